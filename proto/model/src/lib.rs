@@ -16,8 +16,8 @@ pub use epoch::{ClaimEpoch, LeaseEpoch, PlacementEpoch, Shard};
 pub use fault::{Fault, FieldProblem, Reason, StatusClass};
 pub use id::{ContinuityId, InstanceId, SequenceId, TaskId};
 pub use name::{
-    BlockId, HandlerName, IdempotencyKey, NameProblem, Namespace, NodeName, SequenceName, SignalId, StoreName,
-    TenantId, WorkerId,
+    BlockId, HandlerName, IdempotencyKey, NameProblem, Namespace, NodeName, SequenceName, SignalId,
+    StoreName, TenantId, WorkerId,
 };
 pub use step_error::StepError;
 pub use time::{Millis, TimeProblem, parse_duration, parse_instant};

@@ -45,8 +45,11 @@ pub fn idempotency_key(tenant: &TenantId, origin: ContinuityId, effect: &Digest)
 
 /// The id of a try: the same for every redelivery, another for the next try.
 pub fn task_id(instance: InstanceId, node: u64, attempt: u32) -> TaskId {
-    let hash =
-        Framed::domain("orch8-task-v1").raw(instance.as_bytes()).raw(&node.to_be_bytes()).u32(attempt).finish();
+    let hash = Framed::domain("orch8-task-v1")
+        .raw(instance.as_bytes())
+        .raw(&node.to_be_bytes())
+        .u32(attempt)
+        .finish();
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.0[..16]);
     TaskId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
@@ -69,7 +72,8 @@ mod tests {
 
     #[test]
     fn an_effect_key_is_what_the_specification_computed() {
-        let key = effect_key(EffectPath { tree: "main", path: &["items", "pay"], iteration: &[2], ordinal: 0 });
+        let key =
+            effect_key(EffectPath { tree: "main", path: &["items", "pay"], iteration: &[2], ordinal: 0 });
         assert_eq!(key.hex(), "2f51b5653f109c9185a50d15fb0bdd1b5a26dadd62797ac74c8bb8265934159a");
         let tenant = TenantId::parse("acme").expect("a name");
         let origin = ContinuityId::parse("00000000-0000-7000-8000-000000000001").expect("an id");

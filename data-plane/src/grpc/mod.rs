@@ -1,0 +1,1 @@
+//! Thin handlers: scope, parse, call `app`, convert, return.

@@ -1,0 +1,5 @@
+//! The owner of a shard.
+
+mod mailbox;
+
+pub use mailbox::{Mailboxes, Post};
