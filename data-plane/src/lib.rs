@@ -7,6 +7,8 @@
 
 pub mod app;
 pub mod grpc;
+pub mod router;
 pub mod session;
 pub mod shard;
 pub mod store;
+pub mod watch;
