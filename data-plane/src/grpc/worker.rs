@@ -51,8 +51,8 @@ impl WorkerService for Workers {
 /// The tenant that the layers before us found for the caller; `asked`, when not empty, must be the same.
 fn tenant_of<T>(request: &Request<T>, asked: &str) -> Result<TenantId, Fault> {
     let tenant = request.extensions().get::<TenantId>().cloned();
-    let tenant =
-        tenant.ok_or_else(|| Fault::new(Reason::CredentialInvalid, "the call carries no valid credential"))?;
+    let tenant = tenant
+        .ok_or_else(|| Fault::new(Reason::CredentialInvalid, "the call carries no valid credential"))?;
     match door::optional_name::<TenantId>("tenant_id", asked)? {
         Some(other) if other != tenant => Err(Fault::not_found()),
         Some(_) | None => Ok(tenant),

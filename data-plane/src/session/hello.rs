@@ -91,12 +91,7 @@ mod tests {
     }
 
     fn hello(lanes: Vec<v1::Lane>) -> v1::Hello {
-        v1::Hello {
-            worker_id: "w".to_owned(),
-            instance_nonce: "n".to_owned(),
-            lanes,
-            ..v1::Hello::default()
-        }
+        v1::Hello { worker_id: "w".to_owned(), instance_nonce: "n".to_owned(), lanes, ..v1::Hello::default() }
     }
 
     #[test]
@@ -118,9 +113,21 @@ mod tests {
             (hello(vec![lane("a", &many)]), "hello.lanes.handlers", Reason::TooLarge),
             (v1::Hello { worker_id: String::new(), ..good() }, "hello.worker_id", Reason::InvalidField),
             (v1::Hello { worker_id: "w".repeat(257), ..good() }, "hello.worker_id", Reason::TooLarge),
-            (v1::Hello { instance_nonce: String::new(), ..good() }, "hello.instance_nonce", Reason::InvalidField),
-            (v1::Hello { instance_nonce: "n".repeat(65), ..good() }, "hello.instance_nonce", Reason::TooLarge),
-            (v1::Hello { tenant_id: "other".to_owned(), ..good() }, "hello.tenant_id", Reason::TenantMismatch),
+            (
+                v1::Hello { instance_nonce: String::new(), ..good() },
+                "hello.instance_nonce",
+                Reason::InvalidField,
+            ),
+            (
+                v1::Hello { instance_nonce: "n".repeat(65), ..good() },
+                "hello.instance_nonce",
+                Reason::TooLarge,
+            ),
+            (
+                v1::Hello { tenant_id: "other".to_owned(), ..good() },
+                "hello.tenant_id",
+                Reason::TenantMismatch,
+            ),
         ];
         let tenant = TenantId::parse("acme").expect("a name");
         for (hello, field, reason) in cases {

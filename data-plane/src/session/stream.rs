@@ -130,7 +130,9 @@ where
     async fn open(&mut self) -> Result<(), Stop> {
         use v1::session_request::Frame;
         let config = self.sessions.config().clone();
-        let first = match timeout(config.hello, next_frame(&mut self.inbound, &self.line, config.frame_bytes)).await {
+        let first = match timeout(config.hello, next_frame(&mut self.inbound, &self.line, config.frame_bytes))
+            .await
+        {
             Ok(frame) => frame?,
             Err(_) => {
                 let limit = config.hello.as_millis();
@@ -146,11 +148,8 @@ where
         let reported: Vec<TaskRef> =
             unacknowledged.iter().flatten().map(|report: &Report| report.task).collect();
 
-        let ids = Ids {
-            key: self.key,
-            session: Uuid::new_v4().to_string(),
-            token: Uuid::new_v4().to_string(),
-        };
+        let ids =
+            Ids { key: self.key, session: Uuid::new_v4().to_string(), token: Uuid::new_v4().to_string() };
         let mut welcome = welcome(&ids, &config);
         let (tenant, line) = (&self.tenant, self.line.clone());
         welcome.held =
@@ -393,7 +392,11 @@ impl Future for Answer {
         };
         let lease = self.lease.take();
         let mut ack = verdict.unwrap_or_else(|_| {
-            report::ack(v1::Lease::default(), v1::ResultStatus::RetryLater, "the owner of the task is not there now")
+            report::ack(
+                v1::Lease::default(),
+                v1::ResultStatus::RetryLater,
+                "the owner of the task is not there now",
+            )
         });
         ack.lease = lease;
         if ack.status() == v1::ResultStatus::Committed

@@ -271,7 +271,7 @@ impl Board {
         match entry.place {
             Place::Queued => self.unqueue(&entry),
             Place::Batched(holder, paid) => {
-                self.refund(holder, paid, entry.params_bytes);
+                self.unpack(&entry, holder, paid, task);
                 self.vacate(&entry, holder);
                 self.let_go(&entry, holder, task);
             }
@@ -320,3 +320,6 @@ impl Load {
         self.queued >= bounds.queued || self.queued_bytes.saturating_add(bytes) > bounds.queued_bytes
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -190,9 +190,7 @@ impl Board {
         let unacknowledged: Vec<TaskRef> = session
             .held
             .iter()
-            .filter(|task| {
-                self.tasks.get(task).is_some_and(|entry| matches!(entry.place, Place::Sent(_)))
-            })
+            .filter(|task| self.tasks.get(task).is_some_and(|entry| matches!(entry.place, Place::Sent(_))))
             .copied()
             .collect();
         for task in unacknowledged {
