@@ -23,5 +23,5 @@ fn now() -> Millis {
 /// The tenant a request speaks for. Errors: `TENANT_MISMATCH`, an ill-formed name.
 #[allow(clippy::result_large_err)]
 fn tenant<T>(request: &Request<T>, asked: &str) -> Result<TenantId, Status> {
-    identity::tenant(request.extensions(), asked).map_err(status::of)
+    identity::scope(request, asked).map(|scope| scope.tenant().clone()).map_err(status::of)
 }
