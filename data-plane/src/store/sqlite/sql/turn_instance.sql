@@ -1,0 +1,6 @@
+-- Only what differs from what the row says reaches this statement.
+WITH v (id, status, hot, closed_at) AS (VALUES (?, ?, ?, ?))
+UPDATE instances
+SET status = coalesce(v.status, instances.status), hot = v.hot, closed_at = v.closed_at
+FROM v
+WHERE instances.id = v.id AND v.id IS NOT NULL
