@@ -5,6 +5,7 @@
 
 use std::{fmt, io, process::ExitCode};
 
+use orch8_proto::client::Failure;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
@@ -111,39 +112,56 @@ impl CliError {
 
 impl From<Status> for CliError {
     fn from(status: Status) -> Self {
-        let (exit, reason, hint) = match status.code() {
-            Code::NotFound => (
-                Exit::NotFound,
-                "NOT_FOUND",
-                Some("missing and not yours answer the same: see `orch8 instance list`, `orch8 sequence list`"),
-            ),
-            Code::InvalidArgument | Code::OutOfRange => (Exit::Refused, "INVALID_ARGUMENT", None),
-            Code::FailedPrecondition => (Exit::Refused, "FAILED_PRECONDITION", None),
-            Code::AlreadyExists => (Exit::Refused, "ALREADY_EXISTS", None),
-            Code::Aborted => (Exit::Refused, "ABORTED", Some("somebody else was faster: read again, then repeat")),
-            Code::Unavailable => (
-                Exit::Unavailable,
-                "UNAVAILABLE",
-                Some("is it running? `orch8 dev` starts one here; --address names another"),
-            ),
-            Code::ResourceExhausted => (Exit::Unavailable, "RESOURCE_EXHAUSTED", Some("try again later")),
-            Code::DeadlineExceeded => (Exit::TimedOut, "DEADLINE_EXCEEDED", None),
-            Code::Unauthenticated => {
-                (Exit::Denied, "UNAUTHENTICATED", Some("give a valid key with --key-file or ORCH8_KEY_FILE"))
-            }
-            Code::PermissionDenied => {
-                (Exit::Denied, "PERMISSION_DENIED", Some("this key has not the role, or speaks for another tenant"))
-            }
-            Code::Unimplemented => {
-                (Exit::Refused, "UNIMPLEMENTED", Some("the server is older than this command; compare `orch8 --version`"))
-            }
-            Code::Ok | Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => {
-                (Exit::Failed, "INTERNAL", None)
-            }
+        let failure = Failure::from(status);
+        let (exit, name, advice) = judge(failure.code);
+        let reason = if failure.reason.is_empty() { name } else { &failure.reason };
+        let mut error = Self::new(exit, reason, failure.message);
+        error.fields = failure
+            .fields
+            .into_iter()
+            .map(|problem| Field { name: problem.field, description: problem.description })
+            .collect();
+        error.hint = match failure.retry_after {
+            Some(after) => Some(format!("try again in {}", human::duration(after))),
+            None => advice.map(str::to_owned),
         };
-        let mut error = Self::new(exit, reason, status.message());
-        error.hint = hint.map(str::to_owned);
         error
+    }
+}
+
+/// Exit code, name and advice of a status without better details.
+fn judge(code: Code) -> (Exit, &'static str, Option<&'static str>) {
+    match code {
+        Code::NotFound => (
+            Exit::NotFound,
+            "NOT_FOUND",
+            Some("missing and not yours answer the same: see `orch8 instance list`, `orch8 sequence list`"),
+        ),
+        Code::InvalidArgument | Code::OutOfRange => (Exit::Refused, "INVALID_ARGUMENT", None),
+        Code::FailedPrecondition => (Exit::Refused, "FAILED_PRECONDITION", None),
+        Code::AlreadyExists => (Exit::Refused, "ALREADY_EXISTS", None),
+        Code::Aborted => (Exit::Refused, "ABORTED", Some("somebody else was faster: read again, then repeat")),
+        Code::Unavailable => (
+            Exit::Unavailable,
+            "UNAVAILABLE",
+            Some("is it running? `orch8 dev` starts one here; --address names another"),
+        ),
+        Code::ResourceExhausted => (Exit::Unavailable, "RESOURCE_EXHAUSTED", Some("try again later")),
+        Code::DeadlineExceeded => (Exit::TimedOut, "DEADLINE_EXCEEDED", None),
+        Code::Unauthenticated => {
+            (Exit::Denied, "UNAUTHENTICATED", Some("give a valid key with --key-file or ORCH8_KEY_FILE"))
+        }
+        Code::PermissionDenied => {
+            (Exit::Denied, "PERMISSION_DENIED", Some("this key has not the role, or speaks for another tenant"))
+        }
+        Code::Unimplemented => (
+            Exit::Refused,
+            "UNIMPLEMENTED",
+            Some("the server is older than this command; compare `orch8 --version`"),
+        ),
+        Code::Ok | Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => {
+            (Exit::Failed, "INTERNAL", None)
+        }
     }
 }
 

@@ -28,17 +28,17 @@ pub struct SignalArgs {
 #[derive(Debug, Subcommand)]
 enum SignalKind {
     /// Dispatch nothing new until resume.
-    #[command(after_help = "Example:\n  orch8 signal pause is written  orch8 signal INSTANCE pause")]
+    #[command(after_help = "Example:\n  orch8 signal 0190a1b2-… pause")]
     Pause,
     /// Go on.
-    #[command(after_help = "Example:\n  orch8 signal resume is written  orch8 signal INSTANCE resume")]
+    #[command(after_help = "Example:\n  orch8 signal 0190a1b2-… resume")]
     Resume,
     /// Ask for cancellation.
-    #[command(after_help = "Example:\n  orch8 signal cancel is written  orch8 signal INSTANCE cancel")]
+    #[command(after_help = "Example:\n  orch8 signal 0190a1b2-… cancel")]
     Cancel,
     /// Merge an object into the data of the run.
     #[command(
-        after_help = "Example:\n  orch8 signal update-context is written  orch8 signal INSTANCE update-context --data '{\"limit\":5}'"
+        after_help = "Example:\n  orch8 signal 0190a1b2-… update-context --data '{\"limit\":5}'"
     )]
     UpdateContext {
         /// JSON object, or @file.
@@ -46,7 +46,7 @@ enum SignalKind {
         data: String,
     },
     /// Answer a block that waits for a person.
-    #[command(after_help = "Example:\n  orch8 signal answer is written  orch8 signal INSTANCE answer approve yes")]
+    #[command(after_help = "Example:\n  orch8 signal 0190a1b2-… answer approve yes")]
     Answer {
         /// The block that asks.
         block: String,
@@ -61,7 +61,7 @@ enum SignalKind {
     },
     /// A signal of the sequence's own.
     #[command(
-        after_help = "Example:\n  orch8 signal custom is written  orch8 signal INSTANCE custom paid --payload '{\"cents\":900}'"
+        after_help = "Example:\n  orch8 signal 0190a1b2-… custom paid --payload '{\"cents\":900}'"
     )]
     Custom {
         name: String,

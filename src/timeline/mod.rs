@@ -10,7 +10,8 @@ use crate::{
     timeline::tree::{Label, Twig},
 };
 
-pub use words::{node_line, state_symbol};
+pub use words::{headline, node_line};
+use words::state_symbol;
 
 /// Names longer than this do not push the other columns further to the right.
 const NAME_COLUMN_MAX: usize = 48;
