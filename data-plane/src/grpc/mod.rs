@@ -1,1 +1,3 @@
 //! Thin handlers: scope, parse, call `app`, convert, return.
+
+pub mod worker;
