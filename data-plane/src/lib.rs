@@ -6,6 +6,7 @@
 //! - [`app`]: one file per operation of the client API. `grpc` holds the thin handlers.
 
 pub mod app;
+pub mod directory;
 pub mod grpc;
 pub mod router;
 pub mod session;

@@ -41,12 +41,14 @@ pub struct DataPlane {
 pub(crate) fn store_fault(error: StoreError) -> Fault {
     tracing::error!(error = &error as &dyn std::error::Error, "store operation failed");
     match error {
-        StoreError::Database { .. } => {
+        StoreError::Database { .. } | StoreError::OutcomeUnknown { .. } => {
             Fault::new(Reason::StoreUnavailable, "the store of this tenant does not answer; try again")
         }
-        StoreError::Corrupt { .. } | StoreError::InUse { .. } | StoreError::NewerSchema { .. } => {
-            Fault::new(Reason::Internal, "internal error")
-        }
+        StoreError::Corrupt { .. }
+        | StoreError::InUse { .. }
+        | StoreError::NotWritable { .. }
+        | StoreError::ForeignSchema { .. }
+        | StoreError::NewerSchema { .. } => Fault::new(Reason::Internal, "internal error"),
     }
 }
 

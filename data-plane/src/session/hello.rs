@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use orch8_model::{Fault, HandlerName, Reason, TenantId, WorkerId, limits::NAME_BYTES_MAX};
+use orch8_model::{Fault, HandlerName, Reason, Shard, TenantId, WorkerId, limits::NAME_BYTES_MAX};
 use orch8_proto::{door, v1};
 
 use super::SessionConfig;
@@ -21,6 +21,8 @@ pub(super) struct Greeting {
     pub lanes: Vec<(String, Vec<HandlerName>)>,
     /// What it says it runs, in its order; judged one by one.
     pub running: Vec<v1::Lease>,
+    /// Where the owners of those are; what was left out is shard 0.
+    pub shards: Vec<Shard>,
     /// Results it has no answer to, in its order; judged one by one.
     pub unacknowledged: Vec<v1::TaskResult>,
     /// Of its last session; empty when it has none.
@@ -37,7 +39,9 @@ impl Greeting {
         if hello.instance_nonce.is_empty() {
             return Err(Fault::invalid("hello.instance_nonce", "must not be empty"));
         }
+        let shard = |held: &v1::HeldTask| held.route.and_then(|route| u16::try_from(route.shard).ok()).unwrap_or(0);
         Ok(Self {
+            shards: hello.running.iter().map(|held| Shard(shard(held))).collect(),
             worker: door::name("hello.worker_id", hello.worker_id)?,
             nonce: door::text("hello.instance_nonce", hello.instance_nonce, NONCE_BYTES_MAX)?,
             version: door::text("hello.version", hello.version, NAME_BYTES_MAX)?,

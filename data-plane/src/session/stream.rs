@@ -154,9 +154,32 @@ where
         let (tenant, line) = (&self.tenant, self.line.clone());
         welcome.held =
             self.sessions.with(|board, now| board.open(ids, tenant, &greeting, &reported, line, now))?;
+        self.ask_owners(&greeting, &mut welcome.held).await;
         welcome.acks = self.judge_first(unacknowledged).await;
         self.sessions.with(|board, _| board.welcome(self.key, welcome));
         Ok(())
+    }
+
+    /// What the worker runs and this node does not know was sent before its owner took the shard: the owner knows.
+    async fn ask_owners(&mut self, greeting: &Greeting, held: &mut [v1::HeldVerdict]) {
+        let mut asked = Vec::new();
+        for (verdict, shard) in held.iter_mut().zip(&greeting.shards) {
+            let Some(task) = task::reference(verdict.lease.as_ref()) else { continue };
+            if verdict.state() == v1::HeldState::Drop {
+                let (answer, adopted) = oneshot::channel();
+                let post = Post::Session(FromSession::Adopt { tenant: self.tenant.clone(), task, answer });
+                tell_owner(&self.sessions, self.key, *shard, post).await;
+                asked.push((verdict, adopted));
+            }
+        }
+        for (verdict, adopted) in asked {
+            // An owner that stopped, or takes too long, adopts nothing: the worker drops the task.
+            let Ok(Ok(Some(ready))) = timeout(self.sessions.config().ack, adopted).await else { continue };
+            let prepared = task::Prepared::new(&ready);
+            if self.sessions.with(|board, now| board.take_over(self.key, prepared, now)) {
+                verdict.set_state(v1::HeldState::Keep);
+            }
+        }
     }
 
     async fn listen(&mut self) -> Stop {

@@ -132,7 +132,7 @@ pub fn rebuild(loaded: &Loaded, compiled: &Compiled) -> Result<Instance, StoreEr
         None => Instance::new(birth),
     };
     for row in &loaded.tail {
-        let record: TurnRecord = serde_json::from_str(&row.body).map_err(|_| corrupt("body"))?;
+        let record = TurnRecord::parse(&row.body).map_err(|_| corrupt("body"))?;
         instance.apply(&compiled.program, &record);
     }
     Ok(instance)

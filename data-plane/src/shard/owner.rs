@@ -25,7 +25,7 @@ use super::{
     wheel::Wheel,
 };
 use crate::{
-    session::{FromSession, ReadyTask, Sessions, TaskRef},
+    session::{FromSession, Offered, ReadyTask, Sessions, TaskRef},
     store::{Closing, Lease, Loaded, Mail, Ready, Store, StoreError, TenantHandle, TimerRow, TurnAnswer, TurnWrite},
     watch::Watchers,
 };
@@ -38,6 +38,8 @@ const LOAD_BATCH: u32 = 512;
 const TURNS_PER_ROUND: usize = 256;
 /// Accepted reports remembered, to answer DUPLICATE instead of STALE_LEASE to a worker that missed its acknowledgement.
 const ACCEPTED_MAX: usize = 65_536;
+/// Wait before tries that the sessions had no room for are offered again.
+const OFFER_AGAIN: Duration = Duration::from_millis(100);
 /// Wait before an instance that could not be written or read is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -68,14 +70,18 @@ pub struct Owner {
     idle: VecDeque<(InstanceId, u64)>,
     accepted: HashMap<TaskId, ClaimEpoch>,
     accepted_order: VecDeque<TaskId>,
-    /// Instances to be read again, with what has to be turned.
-    again: Vec<(InstanceId, Vec<Cause>)>,
+    /// Instances to be read again, not before when, with what has to be turned.
+    again: Vec<(Instant, InstanceId, Vec<Cause>)>,
+    /// Committed tries on their way to the sessions; what these refuse is offered again at `offer_again`.
+    offers: Vec<ReadyTask>,
+    offer_again: Option<Instant>,
     look: bool,
-    backlog: bool,
     next_look: Instant,
     next_ready: Option<Millis>,
     rotation: usize,
     seed: u64,
+    /// A turn was refused by a fence: is the shard still ours?
+    doubt: bool,
     fenced: bool,
 }
 
@@ -113,12 +119,14 @@ impl Owner {
             accepted: HashMap::new(),
             accepted_order: VecDeque::new(),
             again: Vec::new(),
+            offers: Vec::new(),
+            offer_again: None,
             look: true,
-            backlog: false,
             next_look: Instant::now(),
             next_ready: None,
             rotation: 0,
             seed: orch8_seal::random_bytes().map_or(0x9e37_79b9_7f4a_7c15, u64::from_be_bytes),
+            doubt: false,
             fenced: false,
         }
     }
@@ -156,6 +164,9 @@ impl Owner {
 
     /// Everything that can be done now.
     async fn round(&mut self) {
+        if std::mem::take(&mut self.doubt) {
+            self.ask_for_lease().await;
+        }
         if self.look || Instant::now() >= self.next_look || self.next_ready.is_some_and(|at| at <= now()) {
             if let Err(error) = self.look_into_store().await {
                 tracing::error!(shard.id = %self.lease.shard, error = &error as &dyn std::error::Error, "store cannot be read");
@@ -164,6 +175,7 @@ impl Owner {
             }
         }
         self.read_again().await;
+        self.offer_all();
         self.end_hold();
         self.wake_due();
         for _ in 0..TURNS_PER_ROUND {
@@ -181,7 +193,8 @@ impl Owner {
     fn alarm(&self) -> Instant {
         let due = [self.wheel.next(), self.next_ready].into_iter().flatten().min();
         let by_clock = due.map(|at| Instant::now() + Duration::from_millis(at.since(now()) as u64));
-        [Some(self.next_look), by_clock, self.hold_ends].into_iter().flatten().min().unwrap_or(self.next_look)
+        let again = self.again.iter().map(|(at, ..)| *at).min();
+        [Some(self.next_look), by_clock, self.hold_ends, again, self.offer_again].into_iter().flatten().min().unwrap_or(self.next_look)
     }
 
     fn take(&mut self, post: Post) {
@@ -330,9 +343,11 @@ impl Owner {
             }
             Fate::Answered(TurnAnswer::Fenced) => {
                 tracing::warn!(shard.id = %self.lease.shard, instance.id = %settled.instance, "turn refused by a fence");
-                self.drop_hot(settled.instance);
+                self.doubt = true;
+                self.drop_hot(settled.instance, Instant::now() + RETRY);
             }
-            Fate::Answered(TurnAnswer::Lost | TurnAnswer::HasMail) | Fate::Unknown => self.drop_hot(settled.instance),
+            Fate::Answered(TurnAnswer::Lost | TurnAnswer::HasMail) => self.drop_hot(settled.instance, Instant::now()),
+            Fate::Unknown => self.drop_hot(settled.instance, Instant::now() + RETRY),
         }
     }
 
@@ -352,6 +367,7 @@ impl Owner {
                 Action::CancelTask { task, attempt, claim_epoch, reason, .. } => {
                     self.tasks.remove(&task);
                     self.held.remove(&task);
+                    self.offers.retain(|offer| offer.dispatch.task != task);
                     self.sessions.withdraw(TaskRef { task, attempt, claim_epoch }, reason);
                 }
                 Action::Continue => {
@@ -394,7 +410,27 @@ impl Owner {
         let Some(hot) = self.hot.get(&id) else { return };
         self.tasks.insert(dispatch.task, (id, dispatch.node));
         let task = self.ready_task(hot, dispatch);
-        self.sessions.offer(task);
+        self.offers.push(task);
+    }
+
+    /// Puts committed tries before the workers, many at a time.
+    fn offer_all(&mut self) {
+        if self.offers.is_empty() || self.offer_again.is_some_and(|at| at > Instant::now()) {
+            return;
+        }
+        self.offer_again = None;
+        for refused in self.sessions.offer_all(std::mem::take(&mut self.offers)) {
+            match refused {
+                Offered::Queued => {}
+                Offered::Full(task) => {
+                    // Withdrawn meanwhile, or still wanted: the table of open tries knows.
+                    self.offers.push(task);
+                    self.offer_again = Some(Instant::now() + OFFER_AGAIN);
+                }
+                // This node is leaving; the next owner holds the task open and sends it.
+                Offered::Draining(_) => {}
+            }
+        }
     }
 
     fn ready_task(&self, hot: &Hot, dispatch: Dispatch) -> ReadyTask {
@@ -434,7 +470,7 @@ impl Owner {
     // ---- memory --------------------------------------------------------------------------------------------------
 
     /// Takes an instance out of memory because a turn of it did not stand; it is read again with what it had to do.
-    fn drop_hot(&mut self, id: InstanceId) {
+    fn drop_hot(&mut self, id: InstanceId, not_before: Instant) {
         if let Some(mut hot) = self.remove_hot(id) {
             let causes = hot.flying.drain(..).flat_map(|flying| {
                 // The first answer belongs to the cause; the others are owed whatever happens.
@@ -446,7 +482,7 @@ impl Owner {
                 Some(Cause { report, ..flying.cause })
             });
             let causes = causes.collect();
-            self.again.push((id, causes));
+            self.again.push((not_before, id, causes));
         }
     }
 
@@ -576,9 +612,9 @@ impl Owner {
 
     async fn read_mail(&mut self) -> Result<(), StoreError> {
         let mail = self.store.mail(self.lease, 0, MAIL_BATCH).await?;
-        let more = mail.len() as u32 == MAIL_BATCH;
+        let full = mail.len() as u32 == MAIL_BATCH;
         let fresh: Vec<Mail> = mail.into_iter().filter(|m| !self.mail_taken.contains(&m.seq)).collect();
-        self.backlog = more && !fresh.is_empty();
+        let progress = full && !fresh.is_empty();
         let cold: Vec<InstanceId> =
             fresh.iter().map(|m| m.instance).filter(|id| !self.hot.contains_key(id)).collect::<HashSet<_>>().into_iter().collect();
         self.reload(&cold).await?;
@@ -588,9 +624,7 @@ impl Owner {
             let cause = Cause { event: Event::Signal(signal), mail: vec![letter.seq], report: None };
             self.push(letter.tenant, letter.instance, cause);
         }
-        if self.backlog {
-            self.look = true;
-        }
+        self.look |= progress;
         Ok(())
     }
 
@@ -669,13 +703,15 @@ impl Owner {
 
     /// Instances whose turn did not stand: what was committed after all is answered, the rest runs once more.
     async fn read_again(&mut self) {
-        for (id, causes) in std::mem::take(&mut self.again) {
+        let (due, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.again).into_iter().partition(|(at, ..)| *at <= Instant::now());
+        self.again = later;
+        for (_, id, causes) in due {
             let loaded = match self.store.load(&[id]).await {
                 Ok(mut rows) => rows.pop(),
                 Err(error) => {
                     tracing::error!(instance.id = %id, error = &error as &dyn std::error::Error, "instance cannot be read");
-                    self.again.push((id, causes));
-                    self.next_look = Instant::now() + RETRY;
+                    self.again.push((Instant::now() + RETRY, id, causes));
                     continue;
                 }
             };
@@ -706,9 +742,20 @@ impl Owner {
         Ok(())
     }
 
-    /// The end: what is on its way is settled, so that acknowledgements are true; then the mailbox closes.
+    /// A fence refused us: only the store knows whose the shard is.
+    async fn ask_for_lease(&mut self) {
+        match self.store.lease(self.lease.shard).await {
+            Ok(epoch) if epoch == self.lease.epoch => {}
+            Ok(epoch) => {
+                tracing::error!(shard.id = %self.lease.shard, lease.epoch = %epoch, "the shard has another owner; this one stops");
+                self.fenced = true;
+            }
+            Err(_) => self.doubt = true,
+        }
+    }
+
+    /// The end: what is on its way is settled, so that acknowledgements are true.
     async fn drain(mut self, mut posts: mpsc::Receiver<Post>) {
-        posts.close();
         while self.hot.values().any(|hot| !hot.flying.is_empty()) {
             match posts.recv().await {
                 Some(Post::Settled(settled)) => settled.into_iter().for_each(|s| self.settle(s)),

@@ -189,6 +189,14 @@ impl Board {
             self.sweep_tenant(&task.tenant);
             return Admission::Full;
         }
+        let reference = task.reference;
+        self.enter(task, now);
+        self.enqueue(reference);
+        Admission::Queued
+    }
+
+    /// Notes a task that is nowhere yet.
+    fn enter(&mut self, task: Prepared, now: Instant) {
         let start_by = task.start_within.and_then(|within| now.checked_add(within));
         let timer = start_by.map(|at| self.set_timer(at, Due::Task(task.reference)));
         let standing = Standing::new(task.priority, self.next_age);
@@ -209,8 +217,6 @@ impl Board {
             timer,
         };
         self.tasks.insert(task.reference, entry);
-        self.enqueue(task.reference);
-        Admission::Queued
     }
 
     /// The task is no longer wanted: it leaves the queue, or is revoked from the session that has it.
