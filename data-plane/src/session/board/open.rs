@@ -181,6 +181,8 @@ impl Board {
                 lane.in_flight = lane.in_flight.saturating_sub(1);
             }
         }
+        // The lane it left may have been full.
+        self.consider(old.session);
         true
     }
 
