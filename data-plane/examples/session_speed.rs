@@ -13,15 +13,16 @@ use std::{
 
 use bytes::Bytes;
 use orch8_data_plane::{
-    grpc::worker::Workers,
+    grpc::Workers,
     session::{FromSession, Offered, ReadyTask, SessionConfig, Sessions},
     shard::{Mailboxes, Post},
 };
 use orch8_engine::Dispatch;
 use orch8_model::{
-    ClaimEpoch, ContinuityId, InstanceId, PlacementEpoch, SequenceName, Shard, TaskId, TenantId,
+    ClaimEpoch, ContinuityId, InstanceId, PlacementEpoch, Role, SequenceName, Shard, TaskId, TenantId,
 };
-use orch8_proto::v1::{ResultAck, ResultStatus, worker_service_server::WorkerServiceServer};
+use orch8_proto::{identity::Principal, v1::{ResultAck, ResultStatus, worker_service_server::WorkerServiceServer}};
+use orch8_seal::Digest;
 use orch8_worker::{StepContext, Worker};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc};
@@ -50,8 +51,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = format!("http://{}", listener.local_addr()?);
     let tenant = TenantId::parse("acme")?;
     let service =
-        WorkerServiceServer::with_interceptor(Workers { sessions }, move |mut request: Request<()>| {
-            request.extensions_mut().insert(tenant.clone());
+        WorkerServiceServer::with_interceptor(Workers(move |_: &TenantId| Ok(sessions.clone())), move |mut request: Request<()>| {
+            let (roles, key) = ([Role::Worker].into_iter().collect(), Digest([0; 32]));
+            request.extensions_mut().insert(Principal { tenant: Some(tenant.clone()), roles, key });
             Ok(request)
         });
     let incoming = TcpListenerStream::new(listener);

@@ -8,14 +8,16 @@ use std::{
 };
 
 use orch8_data_plane::{
-    grpc::worker::Workers,
+    grpc::Workers,
     session::{FromSession, Offered, ReadyTask, SessionConfig, Sessions, TaskRef},
     shard::{Mailboxes, Post},
 };
 use orch8_engine::{Dispatch, HowLost, Outcome};
 use orch8_model::{
-    ClaimEpoch, ContinuityId, InstanceId, PlacementEpoch, SequenceName, Shard, TaskId, TenantId,
+    ClaimEpoch, ContinuityId, InstanceId, PlacementEpoch, Role, SequenceName, Shard, TaskId, TenantId,
 };
+use orch8_proto::identity::Principal;
+use orch8_seal::Digest;
 use orch8_proto::v1::{
     self, session_request::Frame as Out, session_response::Frame as In,
     worker_service_client::WorkerServiceClient, worker_service_server::WorkerServiceServer,
@@ -60,8 +62,12 @@ impl Node {
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
+        let hub = {
+            let sessions = sessions.clone();
+            move |_: &TenantId| Ok(sessions.clone())
+        };
         let service =
-            WorkerServiceServer::with_interceptor(Workers { sessions: sessions.clone() }, tenant_is_the_key);
+            WorkerServiceServer::with_interceptor(Workers(hub), tenant_is_the_key);
         let stop = CancellationToken::new();
         let serve = Server::builder()
             .tcp_nodelay(true)
@@ -102,7 +108,8 @@ fn tenant_is_the_key(mut request: Request<()>) -> Result<Request<()>, Status> {
     let key = request.metadata().get("authorization").and_then(|key| key.to_str().ok());
     let tenant = key.and_then(|key| key.strip_prefix("Bearer ")).and_then(|key| TenantId::parse(key).ok());
     if let Some(tenant) = tenant {
-        request.extensions_mut().insert(tenant);
+        let (roles, key) = ([Role::Worker, Role::Client].into_iter().collect(), Digest([0; 32]));
+        request.extensions_mut().insert(Principal { tenant: Some(tenant), roles, key });
     }
     Ok(request)
 }
