@@ -59,6 +59,11 @@ pub fn deadline_exceeded() -> Status {
     Status::new(Code::DeadlineExceeded, "the deadline of the request has passed")
 }
 
+/// No method of ours has this path.
+pub fn unknown_method() -> Status {
+    Status::new(Code::Unimplemented, "unknown method")
+}
+
 /// The gRPC code of a class.
 pub fn code(class: StatusClass) -> Code {
     match class {
