@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration, time::Instant};
 
-use orch8_data_plane::session::{Bounds, Census, SessionConfig};
+use orch8_data_plane::session::{Bounds, Census, ReadyTask, SessionConfig};
 use orch8_engine::{HowLost, Outcome};
 use orch8_proto::{
     client::{Code, Failure},
@@ -142,6 +142,24 @@ async fn a_restarted_process_ends_the_leases_of_the_one_before() {
     assert_eq!(page.lost, [HowLost::LeaseEnded]);
     let ended = Failure::from(old.end().await.expect_err("with a reason"));
     assert_eq!((ended.code, ended.reason.as_str()), (Code::FailedPrecondition, "STALE_LEASE"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_since_before_the_owner_took_the_shard_is_kept_when_the_owner_says_so() {
+    let node = Node::start(fast()).await;
+    let (held, gone) = (task("acme", "charge", json!(1)), task("acme", "charge", json!(2)));
+    let lease = |task: &ReadyTask| v1::Lease {
+        task_id: task.dispatch.task.to_string(),
+        attempt: task.dispatch.attempt,
+        claim_epoch: task.dispatch.claim_epoch.get(),
+    };
+    let running = [&held, &gone].map(|task| v1::HeldTask { lease: Some(lease(task)), route: Some(v1::Route::default()) });
+    node.owner.before.lock().expect("not poisoned").insert(held.reference(), Box::new(held));
+    let hello = v1::Hello { running: running.to_vec(), ..hello("w", &["charge"]) };
+    let (_raw, welcome) = Raw::open(&node, "acme", hello).await;
+    let verdicts: Vec<_> = welcome.held.iter().map(v1::HeldVerdict::state).collect();
+    assert_eq!(verdicts, [v1::HeldState::Keep, v1::HeldState::Drop]);
+    assert_eq!(node.sessions.census().in_flight, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -184,6 +184,8 @@ pub struct Owner {
     book: Mutex<HashMap<TaskId, Page>>,
     changed: watch::Sender<u64>,
     mood: Mutex<Mood>,
+    /// Deliveries that an earlier owner sent, and that are still held.
+    pub before: Mutex<HashMap<TaskRef, Box<ReadyTask>>>,
 }
 
 impl Owner {
@@ -193,6 +195,7 @@ impl Owner {
             book: Mutex::default(),
             changed: watch::Sender::new(0),
             mood: Mutex::new(Mood::Commits),
+            before: Mutex::default(),
         }
     }
 
@@ -277,7 +280,11 @@ impl Owner {
                     }
                 }
                 Post::Session(FromSession::Lost { task, how }) => self.lost(task, how),
-                Post::Nudge => {}
+                Post::Session(FromSession::Adopt { task, answer, .. }) => {
+                    let before = self.before.lock().expect("not poisoned").remove(&task);
+                    let _ = answer.send(before);
+                }
+                Post::Nudge | Post::Settled(_) => {}
             }
             self.changed.send_modify(|n| *n += 1);
         }

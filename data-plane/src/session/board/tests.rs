@@ -51,7 +51,7 @@ impl Table {
         for (_, post) in self.board.take_posts() {
             match post {
                 FromSession::Lost { task, how } => self.lost.push((task, how)),
-                FromSession::Reported { .. } => panic!("the board reports nothing by itself"),
+                FromSession::Reported { .. } | FromSession::Adopt { .. } => panic!("the board asks nothing by itself"),
             }
         }
     }
@@ -156,6 +156,7 @@ fn greeting(who: &str, nonce: &str, handlers: &[&str]) -> Greeting {
         version: String::new(),
         lanes: handlers.iter().map(lane).collect(),
         running: Vec::new(),
+        shards: Vec::new(),
         unacknowledged: Vec::new(),
         token: String::new(),
     }
