@@ -308,7 +308,9 @@ async fn two_tenants_never_see_each_others_tasks_sessions_or_handlers() {
     let mut client = Raw::client(node.address).await;
     let ask = |tenant: &str, named: &str| {
         let mut request = Request::new(v1::ListSessionsRequest { tenant_id: named.to_owned() });
-        request.metadata_mut().insert("authorization", format!("Bearer {tenant}").parse().expect("ascii"));
+        request
+            .metadata_mut()
+            .insert("authorization", format!("Bearer {tenant}-client").parse().expect("ascii"));
         request
     };
     let listed = client.list_sessions(ask("globex", "")).await.expect("allowed").into_inner().sessions;
@@ -327,7 +329,7 @@ async fn handlers_are_listed_as_wanted_and_as_offered() {
     let handlers = node.sessions.handlers(&"acme".to_owned().try_into().expect("a name"));
     let seen: Vec<_> = handlers.iter().map(|h| (h.handler.as_str(), h.queued, h.sessions)).collect();
     assert_eq!(seen, [("charge", 0, 1), ("chrage", 2, 0), ("refund", 0, 1)]);
-    assert!(handlers[1].oldest.is_some());
+    assert_eq!((handlers[1].oldest.is_some(), handlers[1].nearest.as_str()), (true, "charge"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -351,12 +353,12 @@ async fn a_thousand_tasks_of_one_tenant_do_not_delay_the_first_of_another() {
         tokio::select! {
             biased;
             dispatch = &mut first => break dispatch,
-            dispatch = big.dispatch() => {
+            frame = big.next() => {
+                let Some(In::Dispatch(dispatch)) = frame else { continue };
                 big.received(dispatch.seq).await;
                 let results: Vec<_> = dispatch.tasks.iter().map(|task| completed(task, "1")).collect();
                 finished += results.len();
                 big.say(Out::Results(v1::Results { results })).await;
-                let _ = big.next().await;
             }
         }
     };
@@ -479,4 +481,42 @@ async fn connects_and_cuts_leave_nothing_behind() {
         sleep(Duration::from_millis(20)).await;
     }
     assert!(alive() <= base + 5, "{} tasks, {base} before", alive());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_keeps_what_it_ran_before_this_node_took_the_shard() {
+    let node = Node::start(fast()).await;
+    let inherited = |params| {
+        let (instance, id) = (uuid::Uuid::now_v7(), orch8_model::TaskId(uuid::Uuid::now_v7()));
+        node.owner.inherit(move || {
+            let mut task = task("acme", "charge", json!(params));
+            task.instance = orch8_model::InstanceId(instance);
+            task.dispatch.task = id;
+            task
+        })
+    };
+    let (mine, left) = (inherited(1), inherited(2));
+    let held = |task: orch8_data_plane::session::TaskRef| v1::HeldTask {
+        lease: Some(v1::Lease {
+            task_id: task.task.to_string(),
+            attempt: 0,
+            claim_epoch: task.claim_epoch.get(),
+        }),
+        route: Some(v1::Route { shard: 0, placement_epoch: 0 }),
+    };
+    let unknown = v1::HeldTask { lease: Some(v1::Lease::default()), route: None };
+    let running = vec![held(mine), unknown, held(left)];
+    let (mut raw, welcome) = Raw::open(&node, "acme", v1::Hello { running, ..hello("w", &["charge"]) }).await;
+    let verdicts: Vec<_> = welcome.held.iter().map(v1::HeldVerdict::state).collect();
+    assert_eq!(verdicts, [v1::HeldState::Keep, v1::HeldState::Drop, v1::HeldState::Keep]);
+    assert_eq!(node.sessions.census().in_flight, 2);
+
+    let v1::HeldTask { lease, route } = held(mine);
+    let result = v1::TaskResult { lease, route, ..completed(&v1::Task::default(), "1") };
+    raw.say(Out::Results(v1::Results { results: vec![result] })).await;
+    let Some(In::ResultAcks(acks)) = raw.next().await else { panic!("acks") };
+    assert_eq!(acks.acks[0].status(), v1::ResultStatus::Committed);
+    drop(raw);
+    let page = node.owner.until(left.task, "never lost", |page| !page.lost.is_empty()).await;
+    assert_eq!(page.lost, [HowLost::LeaseEnded]);
 }

@@ -8,18 +8,20 @@ use std::{
 };
 
 use orch8_data_plane::{
-    grpc::worker::Workers,
+    grpc::Workers,
     session::{FromSession, Offered, ReadyTask, SessionConfig, Sessions, TaskRef},
     shard::{Mailboxes, Post},
 };
 use orch8_engine::{Dispatch, HowLost, Outcome};
 use orch8_model::{
-    ClaimEpoch, ContinuityId, InstanceId, PlacementEpoch, SequenceName, Shard, TaskId, TenantId,
+    ClaimEpoch, ContinuityId, InstanceId, PlacementEpoch, Role, SequenceName, Shard, TaskId, TenantId,
 };
+use orch8_proto::identity::{Authenticate, Grant, KeyRing};
 use orch8_proto::v1::{
     self, session_request::Frame as Out, session_response::Frame as In,
     worker_service_client::WorkerServiceClient, worker_service_server::WorkerServiceServer,
 };
+use orch8_seal::SecretText;
 use orch8_worker::{Worker, WorkerBuilder};
 use serde_json::{Value, json};
 use tokio::{
@@ -60,11 +62,11 @@ impl Node {
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let service =
-            WorkerServiceServer::with_interceptor(Workers { sessions: sessions.clone() }, tenant_is_the_key);
+        let service = WorkerServiceServer::new(Workers { sessions: sessions.clone() });
         let stop = CancellationToken::new();
         let serve = Server::builder()
             .tcp_nodelay(true)
+            .layer(Authenticate::new(keys()))
             .add_service(service)
             .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop.clone().cancelled_owned());
         let server = tokio::spawn(async move { serve.await.expect("serves") });
@@ -97,14 +99,18 @@ pub fn worker_at(address: SocketAddr, tenant: &str) -> WorkerBuilder {
         .reconnect(Duration::from_millis(20), Duration::from_millis(500))
 }
 
-#[expect(clippy::result_large_err, reason = "tonic's own type")]
-fn tenant_is_the_key(mut request: Request<()>) -> Result<Request<()>, Status> {
-    let key = request.metadata().get("authorization").and_then(|key| key.to_str().ok());
-    let tenant = key.and_then(|key| key.strip_prefix("Bearer ")).and_then(|key| TenantId::parse(key).ok());
-    if let Some(tenant) = tenant {
-        request.extensions_mut().insert(tenant);
-    }
-    Ok(request)
+/// A worker's key of each tenant, which is the tenant's name, and a client's key.
+fn keys() -> KeyRing {
+    let grant = |tenant: &str, role: Role, key: &str| {
+        let tenant = Some(TenantId::parse(tenant).expect("a name"));
+        let grant = Grant { tenant, roles: [role].into_iter().collect(), expires_at: None, revoked: false };
+        (SecretText::new(key.to_owned()).digest(), grant)
+    };
+    let keys = KeyRing::new();
+    keys.replace(["acme", "globex", "big", "small"].into_iter().flat_map(|tenant| {
+        [grant(tenant, Role::Worker, tenant), grant(tenant, Role::Client, &format!("{tenant}-client"))]
+    }));
+    keys
 }
 
 /// A try of the step `handler`, ready for a worker.
@@ -270,7 +276,10 @@ impl Owner {
                     }
                 }
                 Post::Session(FromSession::Lost { task, how }) => self.lost(task, how),
-                Post::Nudge => {}
+                Post::Session(FromSession::Adopt { task, answer, .. }) => {
+                    let _ = answer.send(self.adopted(task));
+                }
+                Post::Nudge | Post::Settled(_) => {}
             }
             self.changed.send_modify(|n| *n += 1);
         }
@@ -294,6 +303,19 @@ impl Owner {
             v1::ResultStatus::Committed
         };
         (status, page.reports)
+    }
+
+    /// A task that was sent before this node was there: in the book, and never offered.
+    pub fn inherit(&self, make: impl Fn() -> ReadyTask + Send + Sync + 'static) -> TaskRef {
+        let reference = make().reference();
+        self.write(reference.task, reference.claim_epoch, Some(Again(Arc::new(move |_| make()))));
+        reference
+    }
+
+    fn adopted(&self, task: TaskRef) -> Option<Box<ReadyTask>> {
+        let book = self.book.lock().expect("not poisoned");
+        let page = book.get(&task.task).filter(|page| page.claim_epoch == task.claim_epoch)?;
+        page.again.as_ref().map(|Again(again)| Box::new(again(task.claim_epoch)))
     }
 
     fn lost(&self, task: TaskRef, how: HowLost) {
