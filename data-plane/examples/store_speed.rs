@@ -14,11 +14,13 @@ use std::{
 
 use futures::future::join_all;
 use orch8_data_plane::store::{
-    BirthRow, Closing, Commit, Fence, FenceMode, Lease, Raised, Start, Store, TenantHandle, TurnAnswer, TurnWrite,
+    BirthRow, Closing, Commit, Fence, FenceMode, Lease, Raised, Start, Store, TenantHandle, TurnAnswer,
+    TurnWrite,
 };
 use orch8_engine::Status;
 use orch8_model::{
-    ContinuityId, InstanceId, LeaseEpoch, Millis, Namespace, NodeName, PlacementEpoch, SequenceId, Shard, TenantId,
+    ContinuityId, InstanceId, LeaseEpoch, Millis, Namespace, NodeName, PlacementEpoch, SequenceId, Shard,
+    TenantId,
 };
 use orch8_seal::shard_of;
 use sqlx::{
@@ -27,7 +29,7 @@ use sqlx::{
 };
 use uuid::Uuid;
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Instances of one array.
 const ARRAY: usize = 256;
@@ -159,7 +161,10 @@ impl Raw {
             conn,
             insert_ti: format!("INSERT INTO ti VALUES {}", rows("(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")),
             insert_so: format!("INSERT INTO so VALUES {}", rows("(?, ?, ?, ?)")),
-            complete: format!("UPDATE ti SET state = 'completed', updated_at = ? WHERE id IN ({})", rows("?")),
+            complete: format!(
+                "UPDATE ti SET state = 'completed', updated_at = ? WHERE id IN ({})",
+                rows("?")
+            ),
         })
     }
 

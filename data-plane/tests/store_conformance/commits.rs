@@ -166,10 +166,10 @@ async fn a_large_commit_is_answered_in_order(store: &Store) {
     start(store, &acme, ids.iter().copied().map(birth).collect()).await;
     // Every third one comes with a number that is not its next.
     let wrong = |n: usize| n.is_multiple_of(3);
-    let turns = ids.iter().enumerate().map(|(n, id)| TurnWrite {
-        ready: true,
-        ..turn(store, &acme, *id, u64::from(wrong(n)))
-    });
+    let turns = ids
+        .iter()
+        .enumerate()
+        .map(|(n, id)| TurnWrite { ready: true, ..turn(store, &acme, *id, u64::from(wrong(n))) });
     let answers = commit(store, &leases, turns.collect()).await;
     for (n, answer) in answers.iter().enumerate() {
         assert_eq!(*answer, if wrong(n) { TurnAnswer::Lost } else { TurnAnswer::Done }, "{n}");

@@ -95,7 +95,11 @@ async fn a_draining_tenant_is_fenced_and_its_neighbour_commits(store: &Store) {
     for (n, mode) in [(1, FenceMode::Draining), (2, FenceMode::Sealed)] {
         assert!(fence(store, "acme", 1, mode).await);
         let fenced = store.counters().fenced;
-        assert_eq!(commit(store, &leases, batch(n)).await, [TurnAnswer::Fenced, TurnAnswer::Done], "{mode:?}");
+        assert_eq!(
+            commit(store, &leases, batch(n)).await,
+            [TurnAnswer::Fenced, TurnAnswer::Done],
+            "{mode:?}"
+        );
         assert_eq!(store.counters().fenced, fenced + 1);
         assert_eq!(turn_count(store, &acme, mine).await, 1);
     }
@@ -115,7 +119,9 @@ async fn only_the_exact_placement_epoch_writes_and_reads(store: &Store) {
         assert!(store.instance(&handle, id).await.expect("an answer").is_none());
         assert!(store.load_one(&handle, id).await.expect("an answer").is_none());
         assert!(store.turns(&handle, id, None, 9).await.expect("an answer").is_empty());
-        assert!(store.list_instances(&handle, &Default::default(), None, 9).await.expect("an answer").is_empty());
+        assert!(
+            store.list_instances(&handle, &Default::default(), None, 9).await.expect("an answer").is_empty()
+        );
     }
     let foreign = tenant(store, "other").await;
     assert_eq!(commit(store, &leases, vec![turn(store, &foreign, id, 1)]).await, [TurnAnswer::Fenced]);

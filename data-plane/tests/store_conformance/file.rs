@@ -42,7 +42,8 @@ async fn nobody_else_may_read_the_files() {
     use std::os::unix::fs::PermissionsExt as _;
     let fresh = Fresh::sqlite().await;
     tenant(&fresh.store, "acme").await;
-    let files: Vec<_> = std::fs::read_dir(fresh.folder.path()).expect("a folder").map(|f| f.expect("a file")).collect();
+    let files: Vec<_> =
+        std::fs::read_dir(fresh.folder.path()).expect("a folder").map(|f| f.expect("a file")).collect();
     assert!(files.len() >= 3, "the file, its log, its lock");
     for file in files {
         let mode = file.metadata().expect("metadata").permissions().mode() & 0o777;
@@ -55,7 +56,10 @@ async fn a_file_of_a_newer_version_and_a_path_that_is_no_file_are_refused() {
     let fresh = Fresh::sqlite().await;
     let path = fresh.folder.path().join("store.db");
     fresh.store.close().await;
-    sqlx::query("UPDATE meta SET value = '99' WHERE key = 'schema'").execute(&mut raw(&path).await).await.expect("sql");
+    sqlx::query("UPDATE meta SET value = '99' WHERE key = 'schema'")
+        .execute(&mut raw(&path).await)
+        .await
+        .expect("sql");
     let newer = Store::open(&path).await.expect_err("99 is newer");
     assert!(matches!(newer, StoreError::NewerSchema { found: 99, .. }), "{newer:?}");
     let folder = Store::open(&fresh.folder.path().join("missing").join("store.db")).await;
@@ -178,7 +182,10 @@ async fn one_that_fails_does_not_fail_those_that_came_with_it() {
     }
     let counters = fresh.store.counters();
     assert!(counters.transactions > 8 && counters.statements > counters.transactions);
-    assert_eq!(fresh.store.list_instances(&acme, &Default::default(), None, 99).await.expect("a list").len(), 56);
+    assert_eq!(
+        fresh.store.list_instances(&acme, &Default::default(), None, 99).await.expect("a list").len(),
+        56
+    );
 }
 
 #[tokio::test]

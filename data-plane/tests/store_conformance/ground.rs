@@ -8,8 +8,8 @@ use orch8_data_plane::store::{
 };
 use orch8_engine::{SignalKind, Status};
 use orch8_model::{
-    ContinuityId, IdempotencyKey, InstanceId, LeaseEpoch, Millis, Namespace, NodeName, PlacementEpoch, SequenceId,
-    Shard, SignalId, TenantId,
+    ContinuityId, IdempotencyKey, InstanceId, LeaseEpoch, Millis, Namespace, NodeName, PlacementEpoch,
+    SequenceId, Shard, SignalId, TenantId,
 };
 use orch8_seal::{Digest, sha256, shard_of};
 use tempfile::TempDir;

@@ -27,7 +27,11 @@ async fn page(
     limit: u32,
 ) -> Vec<InstanceId> {
     let rows = store.list_instances(tenant, filter, after, limit).await.expect("a list");
-    assert!(rows.is_sorted_by(|a, b| (a.birth.created_at, a.birth.instance) > (b.birth.created_at, b.birth.instance)));
+    assert!(
+        rows.is_sorted_by(
+            |a, b| (a.birth.created_at, a.birth.instance) > (b.birth.created_at, b.birth.instance)
+        )
+    );
     rows.into_iter().map(|row| row.birth.instance).collect()
 }
 
@@ -116,8 +120,12 @@ async fn filters_narrow_a_list(store: &Store) {
         store.publish(&acme, new).await.expect("a publish").expect("open");
         let id = fresh_id();
         let created_at = NOW.plus(n as i64);
-        start(store, &acme, vec![BirthRow { sequence, namespace, created_at, fire_at: created_at, ..birth(id) }])
-            .await;
+        start(
+            store,
+            &acme,
+            vec![BirthRow { sequence, namespace, created_at, fire_at: created_at, ..birth(id) }],
+        )
+        .await;
         ids.push(id);
     }
     let any = InstanceFilter::default;
@@ -144,9 +152,15 @@ async fn filters_narrow_a_list(store: &Store) {
         let expected: Vec<InstanceId> = expected.iter().map(|n| ids[*n]).collect();
         assert_eq!(page(store, &acme, &filter, None, 9).await, expected, "{filter:?}");
     }
-    let (before, after) =
-        (InstanceFilter { created_before: Some(NOW.plus(2)), ..any() }, PageAfter { created_at: NOW.plus(1), id: ids[1] });
-    assert_eq!(page(store, &acme, &before, Some(after), 9).await, ids[..1], "the page's end is the nearer one");
+    let (before, after) = (
+        InstanceFilter { created_before: Some(NOW.plus(2)), ..any() },
+        PageAfter { created_at: NOW.plus(1), id: ids[1] },
+    );
+    assert_eq!(
+        page(store, &acme, &before, Some(after), 9).await,
+        ids[..1],
+        "the page's end is the nearer one"
+    );
 }
 
 async fn a_list_never_shows_another_tenants_rows(store: &Store) {

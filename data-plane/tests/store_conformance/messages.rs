@@ -83,7 +83,9 @@ async fn an_inbox_takes_ten_thousand_and_no_more(store: &Store) {
     let sends: Vec<_> = (0..PENDING_SIGNALS_MAX)
         .map(|n| {
             let (store, acme) = (store.clone(), acme.clone());
-            tokio::spawn(async move { send(&store, &acme, message(id, &n.to_string(), SignalKind::Pause)).await })
+            tokio::spawn(
+                async move { send(&store, &acme, message(id, &n.to_string(), SignalKind::Pause)).await },
+            )
         })
         .collect();
     for sent in sends {

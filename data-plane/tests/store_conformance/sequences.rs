@@ -60,7 +60,8 @@ async fn versions_are_numbered_and_an_unchanged_one_is_told(store: &Store) {
     assert!(matches!(far, SequencePublished::New { version: 9, .. }));
     let next = publish(store, &acme, new("order", None, "d")).await;
     assert!(matches!(next, SequencePublished::New { version: 10, .. }));
-    let other = publish(store, &acme, NewSequence { namespace: namespace("ops"), ..new("order", None, "d") }).await;
+    let other =
+        publish(store, &acme, NewSequence { namespace: namespace("ops"), ..new("order", None, "d") }).await;
     assert!(matches!(other, SequencePublished::New { version: 1, .. }));
 }
 
@@ -68,10 +69,7 @@ async fn what_is_taken_stays_taken(store: &Store) {
     let (acme, other) = (tenant(store, "acme").await, tenant(store, "other").await);
     let chosen = SequenceId(Uuid::from_u128(77));
     let first = NewSequence { id: Some(chosen), ..new("order", Some(1), "a") };
-    assert_eq!(
-        publish(store, &acme, first.clone()).await,
-        SequencePublished::New { id: chosen, version: 1 }
-    );
+    assert_eq!(publish(store, &acme, first.clone()).await, SequencePublished::New { id: chosen, version: 1 });
     for (document, identical) in [("a", true), ("b", false)] {
         let same_version = publish(store, &acme, new("order", Some(1), document)).await;
         assert_eq!(same_version, SequencePublished::Taken { id: chosen, identical });
@@ -167,7 +165,8 @@ async fn sequences_are_listed_in_pages_by_name_and_version(store: &Store) {
     }
     for limit in [1, 2, 5, 99] {
         for only in [None, Some("a"), Some("b"), Some("é"), Some("none")] {
-            let want: Vec<_> = expected.iter().filter(|e| only.is_none_or(|only| e.0 == only)).cloned().collect();
+            let want: Vec<_> =
+                expected.iter().filter(|e| only.is_none_or(|only| e.0 == only)).cloned().collect();
             let only = only.map(namespace);
             let (mut seen, mut after) = (Vec::new(), None);
             loop {

@@ -96,7 +96,8 @@ async fn the_second_use_of_a_key_in_one_batch_meets_the_first(store: &Store) {
 async fn keys_are_compared_byte_for_byte(store: &Store) {
     let long: String = "𝒳".repeat(64);
     assert_eq!(long.len(), 256);
-    let names = ["é", "e\u{301}", "a", "A", "a ", "\u{202e}a", "a\u{200b}", "../a", "a%2f", "東京", long.as_str()];
+    let names =
+        ["é", "e\u{301}", "a", "A", "a ", "\u{202e}a", "a\u{200b}", "../a", "a%2f", "東京", long.as_str()];
     // The same texts as tenants and as keys, each on its own.
     for tenant_name in names {
         let handle = tenant(store, tenant_name).await;
