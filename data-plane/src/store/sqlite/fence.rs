@@ -3,6 +3,7 @@
 use orch8_model::{PlacementEpoch, TenantId};
 
 use super::{
+    batch::Batch,
     fields::{Fields, mode_of, mode_text},
     session::{Args, Counts, Reader, Session},
     writer::Write,
@@ -15,8 +16,12 @@ pub(super) const SET: &str =
      ON CONFLICT (tenant_id) DO UPDATE
      SET placement_epoch = excluded.placement_epoch, mode = excluded.mode, weight = excluded.weight
      WHERE tenant_fences.placement_epoch <= excluded.placement_epoch";
-pub(super) const ASSERT: &str = "SELECT tenant_no FROM tenant_fences
-     WHERE tenant_id = ? AND placement_epoch = ? AND mode IN ('active', 'guest')";
+pub(super) static ASSERT: Batch = Batch::new(
+    "WITH v (n, tenant_id, placement_epoch) AS (VALUES (?, ?, ?))
+     SELECT v.n, f.tenant_no FROM v
+     CROSS JOIN tenant_fences f ON f.tenant_id = v.tenant_id AND f.placement_epoch = v.placement_epoch
+     WHERE v.n IS NOT NULL AND f.mode IN ('active', 'guest')",
+);
 pub(super) const LIST: &str = "SELECT tenant_id, placement_epoch, mode, weight FROM tenant_fences
      WHERE tenant_id > ? ORDER BY tenant_id LIMIT ?";
 
@@ -44,11 +49,27 @@ pub(super) async fn assert(
     tenant: &TenantHandle,
     session: &mut Session<'_>,
 ) -> Result<Option<i64>, StoreError> {
-    let row = session.row(ASSERT, handle_args(tenant)).await?;
-    if row.is_none() {
-        Counts::add(&session.counts.fenced, 1);
+    Ok(assert_all(&[tenant], session).await?.pop().flatten())
+}
+
+/// As [`assert`], for several; answers in their order.
+pub(super) async fn assert_all(
+    tenants: &[&TenantHandle],
+    session: &mut Session<'_>,
+) -> Result<Vec<Option<i64>>, StoreError> {
+    let rows = session
+        .batch_rows(&ASSERT, tenants, |args, n, tenant| {
+            args.int(n as i64).text(tenant.tenant.as_str()).int(tenant.placement.get() as i64)
+        })
+        .await?;
+    let mut numbers = vec![None; tenants.len()];
+    for row in &rows {
+        let f = Fields::of("tenant_fences", row);
+        let slot = numbers.get_mut(f.narrow::<usize>(0, "n")?);
+        *f.noun("n", slot)? = Some(f.int(1, "tenant_no")?);
     }
-    row.map(|row| Fields::of("tenant_fences", &row).int(0, "tenant_no")).transpose()
+    Counts::add(&session.counts.fenced, numbers.iter().filter(|no| no.is_none()).count());
+    Ok(numbers)
 }
 
 /// The first two arguments of everything that only the holder of a tenant handle sees.

@@ -1,6 +1,6 @@
 //! Instances read back: the row, and what is needed to go on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use orch8_model::{ContinuityId, InstanceId, Namespace, PlacementEpoch, SequenceId, Shard, TenantId};
 use sqlx::sqlite::SqliteRow;
@@ -26,7 +26,7 @@ pub(super) const ONE: &str =
     concat!("SELECT ", include_str!("sql/instance_columns.sql"), include_str!("sql/instance_one.sql"));
 pub(super) const TURNS: &str = include_str!("sql/turns.sql");
 
-/// In the order asked for; what does not exist is left out.
+/// In the order asked for, each once; what does not exist is left out.
 pub(super) async fn load(reader: &Reader, ids: &[InstanceId]) -> Result<Vec<Loaded>, StoreError> {
     let mut snapshot = reader.snapshot(DOING).await?;
     load_in(&mut snapshot.session(), ids).await
@@ -46,8 +46,12 @@ pub(super) async fn load_one(
 }
 
 async fn load_in(session: &mut Session<'_>, ids: &[InstanceId]) -> Result<Vec<Loaded>, StoreError> {
-    let rows = session.batch_rows(&ROWS, ids, |args, _, id| args.blob(id.as_bytes())).await?;
-    let tails = session.batch_rows(&TAILS, ids, |args, _, id| args.blob(id.as_bytes())).await?;
+    // Asked for twice, a row would be read twice.
+    let mut ids = ids.to_vec();
+    let mut seen = HashSet::with_capacity(ids.len());
+    ids.retain(|id| seen.insert(*id));
+    let rows = session.batch_rows(&ROWS, &ids, |args, _, id| args.blob(id.as_bytes())).await?;
+    let tails = session.batch_rows(&TAILS, &ids, |args, _, id| args.blob(id.as_bytes())).await?;
     let mut loaded = HashMap::with_capacity(rows.len());
     for row in &rows {
         let row = one_loaded(row)?;

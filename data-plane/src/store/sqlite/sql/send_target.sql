@@ -1,8 +1,9 @@
--- What a message meets. Foreign and missing are one: no row. Pending mail is counted no further than the limit.
+-- What a message meets. Foreign and missing are one: no row.
+WITH v (n, id, tenant_no, once_key) AS (VALUES (?, ?, ?, ?))
 SELECT
-  i.id,
-  EXISTS (SELECT 1 FROM once o WHERE o.tenant_no = ?2 AND o.kind = 2 AND o.key = ?3),
-  i.closed_at IS NOT NULL,
-  (SELECT count(*) FROM (SELECT 1 FROM inbox m WHERE m.instance_id = ?1 LIMIT ?4))
-FROM instances i
-WHERE i.id = ?1 AND i.tenant_no = ?2
+  v.n,
+  EXISTS (SELECT 1 FROM once o WHERE o.tenant_no = v.tenant_no AND o.kind = 2 AND o.key = v.once_key),
+  i.closed_at IS NOT NULL
+FROM v
+CROSS JOIN instances i ON i.id = v.id AND i.tenant_no = v.tenant_no
+WHERE v.id IS NOT NULL
