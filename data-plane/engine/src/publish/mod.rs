@@ -25,7 +25,10 @@ mod texts;
 #[cfg(test)]
 mod tests;
 
-use orch8_model::{Millis, Namespace, Reason, SequenceId, SequenceName, json, limits::DOCUMENT_BYTES_MAX};
+use orch8_model::{
+    Millis, Namespace, Reason, SequenceId, SequenceName, json,
+    limits::{BLOCK_NESTING_MAX, DOCUMENT_BYTES_MAX, JSON_DEPTH_MAX},
+};
 
 use crate::program::Program;
 
