@@ -112,7 +112,12 @@ impl CliError {
 
 impl From<Status> for CliError {
     fn from(status: Status) -> Self {
-        let failure = Failure::from(status);
+        Failure::from(status).into()
+    }
+}
+
+impl From<Failure> for CliError {
+    fn from(failure: Failure) -> Self {
         let (exit, name, advice) = judge(failure.code);
         let reason = if failure.reason.is_empty() { name } else { &failure.reason };
         let mut error = Self::new(exit, reason, failure.message);
@@ -140,7 +145,9 @@ fn judge(code: Code) -> (Exit, &'static str, Option<&'static str>) {
         Code::InvalidArgument | Code::OutOfRange => (Exit::Refused, "INVALID_ARGUMENT", None),
         Code::FailedPrecondition => (Exit::Refused, "FAILED_PRECONDITION", None),
         Code::AlreadyExists => (Exit::Refused, "ALREADY_EXISTS", None),
-        Code::Aborted => (Exit::Refused, "ABORTED", Some("somebody else was faster: read again, then repeat")),
+        Code::Aborted => {
+            (Exit::Refused, "ABORTED", Some("somebody else was faster: read again, then repeat"))
+        }
         Code::Unavailable => (
             Exit::Unavailable,
             "UNAVAILABLE",
@@ -151,9 +158,11 @@ fn judge(code: Code) -> (Exit, &'static str, Option<&'static str>) {
         Code::Unauthenticated => {
             (Exit::Denied, "UNAUTHENTICATED", Some("give a valid key with --key-file or ORCH8_KEY_FILE"))
         }
-        Code::PermissionDenied => {
-            (Exit::Denied, "PERMISSION_DENIED", Some("this key has not the role, or speaks for another tenant"))
-        }
+        Code::PermissionDenied => (
+            Exit::Denied,
+            "PERMISSION_DENIED",
+            Some("this key has not the role, or speaks for another tenant"),
+        ),
         Code::Unimplemented => (
             Exit::Refused,
             "UNIMPLEMENTED",

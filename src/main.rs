@@ -4,6 +4,7 @@
 //! decides nothing about workflows: what it says it has from the wire.
 
 mod bench;
+mod child;
 mod cli;
 mod client;
 mod connection;

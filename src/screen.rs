@@ -34,7 +34,11 @@ impl Screen {
     }
 
     /// Prints the one or the other.
-    pub fn show(self, human: impl FnOnce(Paint) -> String, json: impl FnOnce() -> Value) -> anyhow::Result<()> {
+    pub fn show(
+        self,
+        human: impl FnOnce(Paint) -> String,
+        json: impl FnOnce() -> Value,
+    ) -> anyhow::Result<()> {
         match self.mode {
             Mode::Human => self.line(&human(self.paint)),
             Mode::Json => self.line(&json().to_string()),
@@ -94,7 +98,7 @@ impl Paint {
 /// A table without lines, with a dim headline: greppable, and it fits.
 pub fn table<const N: usize>(headings: [&str; N]) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).set_header(headings);
+    table.load_style(comfy_table::presets::NOTHING).set_header(headings);
     table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
     table
 }

@@ -6,7 +6,8 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use orch8_model::limits::DOCUMENT_BYTES_MAX;
 use orch8_proto::v1::{
-    GetSequenceRequest, ListSequencesRequest, Payload, PublishSequenceRequest, ValidateSequenceRequest, Warning,
+    GetSequenceRequest, ListSequencesRequest, Payload, PublishSequenceRequest, ValidateSequenceRequest,
+    Warning,
 };
 use serde_json::{Value, json};
 
@@ -237,7 +238,12 @@ pub fn read_bounded(file: &str, max: usize) -> anyhow::Result<Vec<u8>> {
     read.map_err(|error| CliError::usage(format!("cannot read {file}: {error}"))).context("reading")?;
     if bytes.len() > max {
         let limit = human::count(max as u64);
-        return Err(CliError::new(Exit::Refused, "TOO_LARGE", format!("{file} is larger than {limit} bytes")).into());
+        return Err(CliError::new(
+            Exit::Refused,
+            "TOO_LARGE",
+            format!("{file} is larger than {limit} bytes"),
+        )
+        .into());
     }
     Ok(bytes)
 }

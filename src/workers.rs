@@ -28,8 +28,11 @@ pub struct WorkersArgs {}
 pub async fn run(_: WorkersArgs, caller: &Caller, screen: Screen) -> anyhow::Result<Exit> {
     let server = caller.connect().await?;
     let tenant_id = caller.tenant();
-    let sessions =
-        server.workers().list_sessions(ListSessionsRequest { tenant_id: tenant_id.clone() }).await?.into_inner();
+    let sessions = server
+        .workers()
+        .list_sessions(ListSessionsRequest { tenant_id: tenant_id.clone() })
+        .await?
+        .into_inner();
     let handlers = server.workers().list_handlers(ListHandlersRequest { tenant_id }).await?.into_inner();
     screen.show(
         |paint| render(&sessions, &handlers, Utc::now(), paint),
@@ -43,7 +46,12 @@ pub async fn run(_: WorkersArgs, caller: &Caller, screen: Screen) -> anyhow::Res
     Ok(Exit::Ok)
 }
 
-fn render(sessions: &ListSessionsResponse, handlers: &ListHandlersResponse, now: DateTime<Utc>, paint: Paint) -> String {
+fn render(
+    sessions: &ListSessionsResponse,
+    handlers: &ListHandlersResponse,
+    now: DateTime<Utc>,
+    paint: Paint,
+) -> String {
     let mut text = String::new();
     if sessions.sessions.is_empty() {
         text.push_str("no worker is connected; `orch8 worker --handler NAME --exec CMD` starts one\n");
@@ -119,7 +127,8 @@ fn unserved(handler: &HandlerStatus) -> String {
 }
 
 fn some_of(handlers: &[String]) -> String {
-    let mut shown: Vec<String> = handlers.iter().take(HANDLERS_SHOWN).map(|name| human::foreign(name, 40)).collect();
+    let mut shown: Vec<String> =
+        handlers.iter().take(HANDLERS_SHOWN).map(|name| human::foreign(name, 40)).collect();
     if handlers.len() > HANDLERS_SHOWN {
         shown.push(format!("+{}", handlers.len() - HANDLERS_SHOWN));
     }
@@ -151,7 +160,12 @@ mod tests {
         };
         let handlers = ListHandlersResponse {
             handlers: vec![
-                HandlerStatus { handler: "charge".into(), in_flight: 2, sessions: 1, ..HandlerStatus::default() },
+                HandlerStatus {
+                    handler: "charge".into(),
+                    in_flight: 2,
+                    sessions: 1,
+                    ..HandlerStatus::default()
+                },
                 HandlerStatus {
                     handler: "chrage".into(),
                     queued: 1_200,
@@ -180,8 +194,12 @@ mod tests {
 
     #[test]
     fn without_workers_the_next_step_is_named() {
-        let shown =
-            render(&ListSessionsResponse::default(), &ListHandlersResponse::default(), Utc::now(), Paint(false));
+        let shown = render(
+            &ListSessionsResponse::default(),
+            &ListHandlersResponse::default(),
+            Utc::now(),
+            Paint(false),
+        );
         assert!(shown.contains("`orch8 worker --handler NAME --exec CMD`"), "{shown}");
     }
 }

@@ -51,7 +51,9 @@ impl Table {
         for (_, post) in self.board.take_posts() {
             match post {
                 FromSession::Lost { task, how } => self.lost.push((task, how)),
-                FromSession::Reported { .. } | FromSession::Adopt { .. } => panic!("the board asks nothing by itself"),
+                FromSession::Reported { .. } | FromSession::Adopt { .. } => {
+                    panic!("the board reports nothing by itself")
+                }
             }
         }
     }
@@ -156,7 +158,6 @@ fn greeting(who: &str, nonce: &str, handlers: &[&str]) -> Greeting {
         version: String::new(),
         lanes: handlers.iter().map(lane).collect(),
         running: Vec::new(),
-        shards: Vec::new(),
         unacknowledged: Vec::new(),
         token: String::new(),
     }
@@ -164,7 +165,7 @@ fn greeting(who: &str, nonce: &str, handlers: &[&str]) -> Greeting {
 
 fn running(who: &str, nonce: &str, tasks: &[TaskRef], token: &str) -> Greeting {
     Greeting {
-        running: tasks.iter().copied().map(crate::session::task::lease).collect(),
+        running: tasks.iter().map(|task| (crate::session::task::lease(*task), Shard(0))).collect(),
         token: token.to_owned(),
         ..greeting(who, nonce, &["h"])
     }

@@ -98,10 +98,7 @@ async fn leases(commit: &Commit, session: &mut Session<'_>) -> Result<HashSet<Sh
     lease::assert(&leases, session).await
 }
 
-async fn facts(
-    turns: &[TurnWrite],
-    session: &mut Session<'_>,
-) -> Result<HashMap<usize, Facts>, StoreError> {
+async fn facts(turns: &[TurnWrite], session: &mut Session<'_>) -> Result<HashMap<usize, Facts>, StoreError> {
     let rows = session
         .batch_rows(&FACTS, turns, |args, n, turn| {
             args.int(n as i64)
@@ -166,9 +163,7 @@ async fn instances(turns: &[Accepted<'_>], session: &mut Session<'_>) -> Result<
         .await?;
     let errors: Vec<(&InstanceId, &str)> = turns
         .iter()
-        .filter_map(|Accepted { turn, .. }| {
-            Some((&turn.instance, turn.closing.as_ref()?.error.as_deref()?))
-        })
+        .filter_map(|Accepted { turn, .. }| Some((&turn.instance, turn.closing.as_ref()?.error.as_deref()?)))
         .collect();
     session.batch(&ERROR, &errors, |args, _, (id, error)| args.blob(id.as_bytes()).text(error)).await?;
     let snapshots: Vec<(&TurnWrite, &str)> =
@@ -183,7 +178,8 @@ async fn instances(turns: &[Accepted<'_>], session: &mut Session<'_>) -> Result<
 
 /// What waits: the ready row answered, timers set, mail absorbed.
 async fn work(turns: &[Accepted<'_>], session: &mut Session<'_>) -> Result<(), StoreError> {
-    let ready: Vec<&TurnWrite> = turns.iter().map(|accepted| accepted.turn).filter(|turn| turn.ready).collect();
+    let ready: Vec<&TurnWrite> =
+        turns.iter().map(|accepted| accepted.turn).filter(|turn| turn.ready).collect();
     session.batch(&READY, &ready, |args, _, turn| args.blob(turn.instance.as_bytes())).await?;
     let timers: Vec<(&TurnWrite, &TimerRow)> = turns
         .iter()

@@ -10,7 +10,8 @@ use super::{
 use crate::store::{Fence, StoreError, TenantHandle};
 
 /// The epoch only rises; the same epoch may change the mode and the weight.
-pub(super) const SET: &str = "INSERT INTO tenant_fences (tenant_id, placement_epoch, mode, weight) VALUES (?, ?, ?, ?)
+pub(super) const SET: &str =
+    "INSERT INTO tenant_fences (tenant_id, placement_epoch, mode, weight) VALUES (?, ?, ?, ?)
      ON CONFLICT (tenant_id) DO UPDATE
      SET placement_epoch = excluded.placement_epoch, mode = excluded.mode, weight = excluded.weight
      WHERE tenant_fences.placement_epoch <= excluded.placement_epoch";

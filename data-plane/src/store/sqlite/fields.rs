@@ -18,7 +18,11 @@ impl<'r> Fields<'r> {
         Self { row, table }
     }
 
-    fn get<T: Decode<'r, Sqlite> + Type<Sqlite>>(&self, at: usize, column: &'static str) -> Result<T, StoreError> {
+    fn get<T: Decode<'r, Sqlite> + Type<Sqlite>>(
+        &self,
+        at: usize,
+        column: &'static str,
+    ) -> Result<T, StoreError> {
         self.row.try_get(at).map_err(|_| self.corrupt(column))
     }
 
@@ -174,7 +178,9 @@ pub(super) fn signal_of(kind: &str, name: &str, payload: &str) -> Option<SignalK
         "cancel" => SignalKind::Cancel { reason: payload.to_owned() },
         "update_context" => match orch8_model::json::parse(payload.as_bytes()).ok()? {
             Value::Object(patch) => SignalKind::UpdateContext(patch),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => return None,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                return None;
+            }
         },
         "custom" => SignalKind::Custom {
             name: name.to_owned(),

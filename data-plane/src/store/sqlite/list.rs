@@ -31,10 +31,8 @@ macro_rules! probe {
 
 pub(super) const ALL: &str = probe!("instances_list", "");
 pub(super) const COMPLETED: &str = probe!("instances_list", "AND i.status = 5");
-pub(super) const OPEN: &str = probe!(
-    "instances_open",
-    "AND i.closed_at IS NULL AND i.status IN (SELECT value FROM json_each(?10))"
-);
+pub(super) const OPEN: &str =
+    probe!("instances_open", "AND i.closed_at IS NULL AND i.status IN (SELECT value FROM json_each(?10))");
 pub(super) const PAUSED: &str = probe!("instances_rare", "AND i.status IN (4, 6, 7) AND i.status = 4");
 pub(super) const FAILED: &str = probe!("instances_rare", "AND i.status IN (4, 6, 7) AND i.status = 6");
 pub(super) const CANCELLED: &str = probe!("instances_rare", "AND i.status IN (4, 6, 7) AND i.status = 7");

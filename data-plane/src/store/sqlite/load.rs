@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use orch8_model::{
-    ContinuityId, InstanceId, Namespace, PlacementEpoch, SequenceId, Shard, TenantId,
-};
+use orch8_model::{ContinuityId, InstanceId, Namespace, PlacementEpoch, SequenceId, Shard, TenantId};
 use sqlx::sqlite::SqliteRow;
 
 use super::{

@@ -45,10 +45,7 @@ fn mail(row: &SqliteRow) -> Result<Mail, StoreError> {
         seq: f.int(0, "seq")?,
         instance: f.instance(1, "instance_id")?,
         tenant: f.name(2, "tenant_id", TenantId::parse)?,
-        body: MailBody {
-            signal: f.name(3, "signal_id", SignalId::parse)?,
-            kind: f.noun("payload", kind)?,
-        },
+        body: MailBody { signal: f.name(3, "signal_id", SignalId::parse)?, kind: f.noun("payload", kind)? },
     })
 }
 

@@ -71,7 +71,8 @@ async fn write(conn: &mut SqliteConnection, key: &str, value: &str) -> Result<()
 mod tests {
     use super::*;
 
-    const A: &str = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT; CREATE TABLE a (x)";
+    const A: &str =
+        "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT; CREATE TABLE a (x)";
     const B: &str = "CREATE TABLE b (x)";
 
     async fn memory() -> SqliteConnection {

@@ -43,9 +43,9 @@ use self::{
     writer::Writer,
 };
 use super::{
-    Commit, Fence, InstanceFilter, InstanceRow, JournalRow, Lease, Loaded, Mail, Message, NewSequence, PageAfter,
-    Raised, Ready, Sent, SequencePublished, SequenceRow, Start, Started, StoreError, TenantHandle, TimerRow,
-    TurnAnswer,
+    Commit, Fence, InstanceFilter, InstanceRow, JournalRow, Lease, Loaded, Mail, Message, NewSequence,
+    PageAfter, Raised, Ready, Sent, SequencePublished, SequenceRow, Start, Started, StoreError, TenantHandle,
+    TimerRow, TurnAnswer,
 };
 
 /// A SQLite store. Cheap to clone.

@@ -18,7 +18,11 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
         (
             "turn facts",
             batch(&commit::FACTS),
-            &["i USING PRIMARY KEY (id=?)", "f USING INTEGER PRIMARY KEY (rowid=?)", "j USING COVERING INDEX journal_turns (instance_id=?)"],
+            &[
+                "i USING PRIMARY KEY (id=?)",
+                "f USING INTEGER PRIMARY KEY (rowid=?)",
+                "j USING COVERING INDEX journal_turns (instance_id=?)",
+            ],
         ),
         ("turn mail", batch(&commit::MAIL), &["m USING COVERING INDEX inbox_instance (instance_id=?)"]),
         ("turn append", batch(&commit::APPEND), &[]),
@@ -28,7 +32,9 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
         (
             "turn ready",
             batch(&commit::READY),
-            &["ready USING COVERING INDEX ready_due (shard=? AND due_at=? AND tenant_no=? AND priority=? AND instance_id=?)"],
+            &[
+                "ready USING COVERING INDEX ready_due (shard=? AND due_at=? AND tenant_no=? AND priority=? AND instance_id=?)",
+            ],
         ),
         ("turn timers", batch(&commit::TIMERS), &[]),
         ("turn absorb", batch(&commit::ABSORB), &["inbox USING INTEGER PRIMARY KEY (rowid=?)"]),
@@ -39,13 +45,13 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
         (
             "load rows",
             batch(&load::ROWS),
-            &["i USING PRIMARY KEY (id=?)", "b USING INDEX births_instance", "s USING INDEX snapshots_instance"],
+            &[
+                "i USING PRIMARY KEY (id=?)",
+                "b USING INDEX births_instance",
+                "s USING INDEX snapshots_instance",
+            ],
         ),
-        (
-            "load tails",
-            batch(&load::TAILS),
-            &["j USING INDEX journal_turns (instance_id=? AND turn_no>?)"],
-        ),
+        ("load tails", batch(&load::TAILS), &["j USING INDEX journal_turns (instance_id=? AND turn_no>?)"]),
         ("instance", text(load::ONE), &["i USING PRIMARY KEY (id=?)", "f USING INDEX tenant_fences_tenant"]),
         ("turns", text(load::TURNS), &["j USING INDEX journal_turns (instance_id=? AND turn_no>?)"]),
         (
@@ -80,15 +86,41 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
             ],
         ),
         ("start known", batch(&start::KNOWN), &["o USING PRIMARY KEY (tenant_no=? AND kind=? AND key=?)"]),
-        ("list all", text(list::ALL), &["i USING INDEX instances_list (tenant_no=? AND created_at>? AND (created_at,id)<(?,?))"]),
-        ("list completed", text(list::COMPLETED), &["i USING INDEX instances_list (tenant_no=? AND created_at>? AND (created_at,id)<(?,?))"]),
-        ("list open", text(list::OPEN), &["i USING INDEX instances_open (tenant_no=? AND created_at>? AND (created_at,id)<(?,?))"]),
-        ("list paused", text(list::PAUSED), &["i USING INDEX instances_rare (tenant_no=? AND status=? AND created_at>? AND (created_at,id)<(?,?))"]),
-        ("list failed", text(list::FAILED), &["i USING INDEX instances_rare (tenant_no=? AND status=? AND created_at>? AND (created_at,id)<(?,?))"]),
+        (
+            "list all",
+            text(list::ALL),
+            &["i USING INDEX instances_list (tenant_no=? AND created_at>? AND (created_at,id)<(?,?))"],
+        ),
+        (
+            "list completed",
+            text(list::COMPLETED),
+            &["i USING INDEX instances_list (tenant_no=? AND created_at>? AND (created_at,id)<(?,?))"],
+        ),
+        (
+            "list open",
+            text(list::OPEN),
+            &["i USING INDEX instances_open (tenant_no=? AND created_at>? AND (created_at,id)<(?,?))"],
+        ),
+        (
+            "list paused",
+            text(list::PAUSED),
+            &[
+                "i USING INDEX instances_rare (tenant_no=? AND status=? AND created_at>? AND (created_at,id)<(?,?))",
+            ],
+        ),
+        (
+            "list failed",
+            text(list::FAILED),
+            &[
+                "i USING INDEX instances_rare (tenant_no=? AND status=? AND created_at>? AND (created_at,id)<(?,?))",
+            ],
+        ),
         (
             "list cancelled",
             text(list::CANCELLED),
-            &["i USING INDEX instances_rare (tenant_no=? AND status=? AND created_at>? AND (created_at,id)<(?,?))"],
+            &[
+                "i USING INDEX instances_rare (tenant_no=? AND status=? AND created_at>? AND (created_at,id)<(?,?))",
+            ],
         ),
         ("sequence highest", text(sequence::HIGHEST), &["sequences USING INDEX sequences_version"]),
         ("sequence by id", text(sequence::BY_ID), &["sequences USING INDEX sequences_id"]),
@@ -103,7 +135,11 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
         ("sequences of a name", text(sequence::LIST_SAME_NAME), &["s USING INDEX sequences_newest"]),
         ("sequences of a namespace", text(sequence::LIST_NAMESPACE), &["s USING INDEX sequences_newest"]),
         ("sequences beyond", text(sequence::LIST_BEYOND), &["s USING INDEX sequences_newest"]),
-        ("fence assert", text(fence::ASSERT), &["tenant_fences USING INDEX tenant_fences_tenant (tenant_id=?)"]),
+        (
+            "fence assert",
+            text(fence::ASSERT),
+            &["tenant_fences USING INDEX tenant_fences_tenant (tenant_id=?)"],
+        ),
         ("fences", text(fence::LIST), &["tenant_fences USING INDEX tenant_fences_tenant (tenant_id>?)"]),
     ]
 }

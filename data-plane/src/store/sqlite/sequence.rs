@@ -79,7 +79,11 @@ impl Write for Publish {
 
 impl Publish {
     /// Without a version: the newest one if it is the same, else the next. An id or a version that is taken stays so.
-    async fn publish(&self, tenant_no: i64, session: &mut Session<'_>) -> Result<SequencePublished, StoreError> {
+    async fn publish(
+        &self,
+        tenant_no: i64,
+        session: &mut Session<'_>,
+    ) -> Result<SequencePublished, StoreError> {
         let version = match self.new.version {
             Some(version) => version,
             None => match self.known(HIGHEST, self.name(tenant_no), session).await? {

@@ -28,7 +28,8 @@ pub(super) trait Write: Send + Sync + 'static {
 
     /// Does it, inside a transaction that begins before and ends after it. Because there is one writer, what it reads
     /// stays true until the commit.
-    fn run(&self, session: &mut Session<'_>) -> impl Future<Output = Result<Self::Answer, StoreError>> + Send;
+    fn run(&self, session: &mut Session<'_>)
+    -> impl Future<Output = Result<Self::Answer, StoreError>> + Send;
 }
 
 /// The way to the writer. Cheap to clone.
@@ -46,7 +47,12 @@ impl Writer {
     /// Orders wait here while a group is on its way to the disk; callers beyond that wait in line.
     const QUEUE: usize = 1024;
 
-    pub fn spawn(conn: SqliteConnection, counts: Arc<Counts>, checkpoints: Checkpoints, lock: FileLock) -> Self {
+    pub fn spawn(
+        conn: SqliteConnection,
+        counts: Arc<Counts>,
+        checkpoints: Checkpoints,
+        lock: FileLock,
+    ) -> Self {
         let (orders, inbox) = mpsc::channel(Self::QUEUE);
         let desk = Desk { conn, counts, checkpoints, inbox, _lock: lock };
         tokio::spawn(desk.work());
