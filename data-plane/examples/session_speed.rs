@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (tenant, roles) = (Some(TenantId::parse("acme")?), [Role::Worker].into_iter().collect());
     let grant = Grant { tenant, roles, expires_at: None, revoked: false };
     keys.replace([(SecretText::new("key".to_owned()).digest(), grant)]);
-    let service = WorkerServiceServer::new(Workers { sessions });
+    let service = WorkerServiceServer::new(Workers(move |_: &TenantId| Ok(sessions.clone())));
     let server = Server::builder().tcp_nodelay(true).layer(Authenticate::new(keys)).add_service(service);
     let incoming = TcpListenerStream::new(listener);
     tokio::spawn(server.serve_with_incoming(incoming));

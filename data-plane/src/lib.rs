@@ -8,6 +8,7 @@
 pub mod app;
 pub mod directory;
 pub mod grpc;
+pub mod plane;
 pub mod router;
 pub mod session;
 pub mod shard;

@@ -18,7 +18,7 @@ pub async fn get_instance(
     if view.row.status.is_terminal() {
         return Ok((view, Vec::new()));
     }
-    let mut open = nodes_of(&routed, &plane.sessions, id, &view.compiled).await?;
+    let mut open = nodes_of(&routed, id, &view.compiled).await?;
     open.retain(|n| n.node.wait.is_some());
     Ok((view, open))
 }

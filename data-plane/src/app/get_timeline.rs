@@ -32,7 +32,7 @@ pub async fn get_timeline(
 ) -> Result<TimelinePage, Fault> {
     let routed = plane.router.route(tenant)?;
     let view = instance_view(&routed, id).await?;
-    let mut nodes = nodes_of(&routed, &plane.sessions, id, &view.compiled).await?;
+    let mut nodes = nodes_of(&routed, id, &view.compiled).await?;
     nodes.retain(|n| n.node.node > after);
     let more = nodes.len() > limit as usize;
     nodes.truncate(limit as usize);

@@ -2,7 +2,7 @@
 
 use orch8_model::{Fault, Reason};
 
-use crate::{router::Router, session::Sessions, store::StoreError};
+use crate::{router::Router, store::StoreError};
 
 mod cancel_instance;
 mod get_instance;
@@ -34,7 +34,6 @@ pub use watch_instance::watch_instance;
 #[derive(Clone, Debug)]
 pub struct DataPlane {
     pub router: Router,
-    pub sessions: Sessions,
 }
 
 /// Where a store's trouble becomes something a caller is told: logged here, once, with its cause.

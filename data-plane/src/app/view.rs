@@ -12,7 +12,6 @@ use orch8_proto::v1;
 use super::store_fault;
 use crate::{
     router::Routed,
-    session::Sessions,
     shard::{Compiled, rebuild},
     store::{InstanceRow, JournalRow},
 };
@@ -75,13 +74,12 @@ pub(super) async fn each_turn(
 /// The tree of a run.
 pub(super) async fn nodes_of(
     routed: &Routed,
-    sessions: &Sessions,
     id: InstanceId,
     compiled: &Compiled,
 ) -> Result<Vec<NodeView>, Fault> {
     let mut timeline = Timeline::default();
     each_turn(routed, id, |_, record| timeline.fold(&compiled.program, &record)).await?;
-    let offered = sessions.handlers(&routed.tenant.tenant);
+    let offered = routed.room.sessions().handlers(&routed.tenant.tenant);
     Ok(timeline
         .nodes()
         .map(|node| NodeView { note: note_of(node, &offered), node: node.clone() })

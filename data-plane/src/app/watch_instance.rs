@@ -42,7 +42,7 @@ async fn follow(
     let mut watch = routed.room.watchers().watch(id);
     let mut told = HashMap::new();
     loop {
-        let change = look(plane, &routed, id, &mut told).await?;
+        let change = look(&routed, id, &mut told).await?;
         let ended = change.2;
         if changes.send(Ok(change)).await.is_err() || ended {
             return Ok(());
@@ -64,13 +64,12 @@ async fn next(watch: &mut Watch, changes: &mpsc::Sender<Result<Change, Fault>>) 
 }
 
 async fn look(
-    plane: &DataPlane,
     routed: &Routed,
     id: InstanceId,
     told: &mut HashMap<orch8_engine::NodeNo, (orch8_engine::timeline::NodeState, u32)>,
 ) -> Result<Change, Fault> {
     let view = instance_view(routed, id).await?;
-    let mut nodes = nodes_of(routed, &plane.sessions, id, &view.compiled).await?;
+    let mut nodes = nodes_of(routed, id, &view.compiled).await?;
     nodes.retain(|n| {
         let state = (n.node.state, n.node.attempt);
         told.insert(n.node.node, state) != Some(state)

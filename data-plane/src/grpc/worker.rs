@@ -3,6 +3,7 @@
 use std::pin::Pin;
 
 use futures::{Stream, StreamExt};
+use orch8_model::{Fault, TenantId};
 use orch8_proto::{
     status,
     v1::{self, worker_service_server::WorkerService},
@@ -12,14 +13,15 @@ use tonic::{Request, Response, Status, Streaming};
 use super::tenant;
 use crate::session::Sessions;
 
-/// The service over the sessions of this node.
+/// The service, over a way from a tenant to the sessions of its store.
 #[derive(Clone, Debug)]
-pub struct Workers {
-    pub sessions: Sessions,
-}
+pub struct Workers<F>(pub F);
 
 #[tonic::async_trait]
-impl WorkerService for Workers {
+impl<F> WorkerService for Workers<F>
+where
+    F: Fn(&TenantId) -> Result<Sessions, Fault> + Send + Sync + 'static,
+{
     type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::SessionResponse, Status>> + Send>>;
 
     async fn session(
@@ -27,7 +29,8 @@ impl WorkerService for Workers {
         request: Request<Streaming<v1::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let tenant = tenant(&request, "")?;
-        let frames = self.sessions.serve(tenant, request.into_inner());
+        let sessions = (self.0)(&tenant).map_err(status::of)?;
+        let frames = sessions.serve(tenant, request.into_inner());
         Ok(Response::new(Box::pin(frames.map(|frame| frame.map_err(status::of)))))
     }
 
@@ -36,7 +39,8 @@ impl WorkerService for Workers {
         request: Request<v1::ListSessionsRequest>,
     ) -> Result<Response<v1::ListSessionsResponse>, Status> {
         let tenant = tenant(&request, &request.get_ref().tenant_id)?;
-        Ok(Response::new(v1::ListSessionsResponse { sessions: self.sessions.sessions(&tenant) }))
+        let sessions = (self.0)(&tenant).map_err(status::of)?.sessions(&tenant);
+        Ok(Response::new(v1::ListSessionsResponse { sessions }))
     }
 
     async fn list_handlers(
@@ -44,6 +48,7 @@ impl WorkerService for Workers {
         request: Request<v1::ListHandlersRequest>,
     ) -> Result<Response<v1::ListHandlersResponse>, Status> {
         let tenant = tenant(&request, &request.get_ref().tenant_id)?;
-        Ok(Response::new(v1::ListHandlersResponse { handlers: self.sessions.handlers(&tenant) }))
+        let handlers = (self.0)(&tenant).map_err(status::of)?.handlers(&tenant);
+        Ok(Response::new(v1::ListHandlersResponse { handlers }))
     }
 }

@@ -95,7 +95,6 @@ impl Owner {
         lease: Lease,
         room: &StoreRoom,
         config: ShardConfig,
-        sessions: Sessions,
         submit: mpsc::Sender<Submitted>,
     ) -> Self {
         Self {
@@ -103,7 +102,7 @@ impl Owner {
             store: room.store().clone(),
             programs: room.programs().clone(),
             watchers: room.watchers().clone(),
-            sessions,
+            sessions: room.sessions().clone(),
             submit,
             config,
             hot: HashMap::new(),

@@ -14,7 +14,7 @@ use super::{
     programs::Programs,
 };
 use crate::{
-    session::Sessions,
+    session::{SessionConfig, Sessions},
     store::{Lease, Raised, Store, StoreError},
     watch::Watchers,
 };
@@ -56,12 +56,13 @@ impl Default for ShardConfig {
     }
 }
 
-/// A store with its owners.
+/// A store with its owners and the sessions of its tenants' workers.
 #[derive(Debug)]
 pub struct StoreRoom {
     name: StoreName,
     store: Store,
     mailboxes: Mailboxes,
+    sessions: Sessions,
     programs: Programs,
     watchers: Watchers,
     stop: CancellationToken,
@@ -75,14 +76,14 @@ impl StoreRoom {
         store: Store,
         node: &NodeName,
         config: ShardConfig,
-        sessions: impl FnOnce(&Mailboxes) -> Sessions,
+        sessions: SessionConfig,
     ) -> Result<Arc<Self>, StoreError> {
         let (mailboxes, ends) = Mailboxes::new(store.shards());
-        let sessions = sessions(&mailboxes);
         let (submit, waiting) = mpsc::channel(WAITING_MAX);
         let room = Self {
             name,
             mailboxes: mailboxes.clone(),
+            sessions: Sessions::start(sessions, mailboxes.clone()),
             programs: Programs::default(),
             watchers: Watchers::default(),
             stop: CancellationToken::new(),
@@ -91,7 +92,7 @@ impl StoreRoom {
         };
         for (shard, end) in (0..).map(Shard).zip(ends) {
             let lease = room.raise(shard, node).await?;
-            let owner = Owner::new(lease, &room, config.clone(), sessions.clone(), submit.clone());
+            let owner = Owner::new(lease, &room, config.clone(), submit.clone());
             room.owners.spawn(owner.run(end, room.stop.clone()));
         }
         room.owners.spawn(committer::run(room.store.clone(), waiting, mailboxes));
@@ -124,6 +125,11 @@ impl StoreRoom {
 
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// The workers of the tenants placed here.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     pub fn programs(&self) -> &Programs {

@@ -62,7 +62,8 @@ impl Node {
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let service = WorkerServiceServer::new(Workers { sessions: sessions.clone() });
+        let hub = sessions.clone();
+        let service = WorkerServiceServer::new(Workers(move |_: &TenantId| Ok(hub.clone())));
         let stop = CancellationToken::new();
         let serve = Server::builder()
             .tcp_nodelay(true)

@@ -25,7 +25,10 @@ mod texts;
 #[cfg(test)]
 mod tests;
 
-use orch8_model::{Millis, Namespace, Reason, SequenceId, SequenceName, json, limits::DOCUMENT_BYTES_MAX};
+use orch8_model::{
+    Millis, Namespace, Reason, SequenceId, SequenceName, json,
+    limits::{BLOCK_NESTING_MAX, DOCUMENT_BYTES_MAX, JSON_DEPTH_MAX},
+};
 
 use crate::program::Program;
 
@@ -103,9 +106,14 @@ pub fn check(document: &[u8]) -> Result<Published, Vec<Problem>> {
         report.too_large("", "document", document.len(), DOCUMENT_BYTES_MAX, "bytes");
         report.close()?;
     }
-    let value = json::parse(document).map_err(|problem| vec![unreadable(problem)])?;
+    let value =
+        json::parse_nested(document, DOCUMENT_DEPTH_MAX).map_err(|problem| vec![unreadable(problem)])?;
     document::check(&value)
 }
+
+/// Depth of JSON that nested blocks and the deepest field of the innermost can need. A block inside a router takes four
+/// levels: routes, route, blocks, block. Each field then counts from its own root.
+const DOCUMENT_DEPTH_MAX: usize = 2 + 4 * BLOCK_NESTING_MAX + JSON_DEPTH_MAX;
 
 /// Names of handlers that are not a worker's: built in, or known and not in this version.
 pub fn known_handlers() -> impl Iterator<Item = &'static str> {

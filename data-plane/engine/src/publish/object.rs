@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-use orch8_model::{TimeProblem, parse_duration};
+use orch8_model::{TimeProblem, json, parse_duration};
 use serde_json::{Map, Value};
 
 use super::{
@@ -30,7 +30,8 @@ pub(super) struct Object<'d> {
 }
 
 impl<'d> Object<'d> {
-    /// Opens an object: reports keys that are misspelt, of a later version, of a step on a composite, or unknown.
+    /// Opens an object: reports keys that are misspelt, of a later version, of a step on a composite, or unknown, and
+    /// values that are nested too deep.
     pub(super) fn open(
         value: &'d Value,
         shape: &'static Shape,
@@ -45,8 +46,22 @@ impl<'d> Object<'d> {
         let object = Self { map, shape, place };
         for (key, value) in map {
             object.judge_key(key, value, report);
+            object.judge_depth(key, value, report);
         }
         Some(object)
+    }
+
+    /// Every field counts its depth from its own root, except blocks, which have a limit of their own.
+    fn judge_depth(&self, key: &str, value: &Value, report: &mut Report) {
+        let Shape { bodies, spellings, .. } = self.shape;
+        let canonical = spellings.iter().find(|(accepted, _)| *accepted == key);
+        if bodies.contains(&canonical.map_or(key, |(_, canonical)| canonical)) {
+            return;
+        }
+        if let Err(problem) = json::check_value(value) {
+            let place = format!("{}{}", member(&self.place, key), problem.pointer);
+            report.problem(problem.reason.as_str(), place, format!("{} {}", quote(key), problem.message));
+        }
     }
 
     fn judge_key(&self, key: &str, value: &Value, report: &mut Report) {

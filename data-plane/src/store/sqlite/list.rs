@@ -12,7 +12,7 @@ use super::{
 };
 use crate::store::{InstanceFilter, InstanceRow, PageAfter, StoreError, TenantHandle};
 
-/// One statement per index. The row value comparison is the keyset: it does not lose rows that share an instant.
+/// One statement per index; each repeats its index's own condition, word for word. The row value comparison is the keyset: it does not lose rows that share an instant.
 macro_rules! probe {
     ($index:literal, $status:literal) => {
         concat!(
@@ -33,11 +33,11 @@ pub(super) const ALL: &str = probe!("instances_list", "");
 pub(super) const COMPLETED: &str = probe!("instances_list", "AND i.status = 5");
 pub(super) const OPEN: &str = probe!(
     "instances_open",
-    "AND i.closed_at IS NULL AND i.status IN (SELECT value FROM json_each(?11))"
+    "AND i.closed_at IS NULL AND i.status IN (SELECT value FROM json_each(?10))"
 );
-pub(super) const PAUSED: &str = probe!("instances_rare", "AND i.status = 4");
-pub(super) const FAILED: &str = probe!("instances_rare", "AND i.status = 6");
-pub(super) const CANCELLED: &str = probe!("instances_rare", "AND i.status = 7");
+pub(super) const PAUSED: &str = probe!("instances_rare", "AND i.status IN (4, 6, 7) AND i.status = 4");
+pub(super) const FAILED: &str = probe!("instances_rare", "AND i.status IN (4, 6, 7) AND i.status = 6");
+pub(super) const CANCELLED: &str = probe!("instances_rare", "AND i.status IN (4, 6, 7) AND i.status = 7");
 
 pub(super) async fn list(
     reader: &Reader,
@@ -84,15 +84,14 @@ fn probes(statuses: &[Status]) -> Vec<(&'static str, String)> {
 }
 
 fn arguments(tenant: &TenantHandle, filter: &InstanceFilter, after: Option<PageAfter>, limit: u32) -> Args {
-    let (created_at, id) = match after {
-        Some(PageAfter { created_at, id }) => (created_at.0, *id.as_bytes()),
-        None => (i64::MAX, [u8::MAX; 16]),
-    };
+    // Both ends of a page are the same kind of bound: an instant alone is older than every id at that instant.
+    let page = after.map(|PageAfter { created_at, id }| (created_at.0, id.as_bytes().to_vec()));
+    let before = filter.created_before.map(|at| (at.0, Vec::new()));
+    let (created_at, id) = page.into_iter().chain(before).min().unwrap_or((i64::MAX, Vec::new()));
     handle_args(tenant)
         .int(created_at)
         .blob(&id)
         .int(filter.created_after.map_or(i64::MIN, |at| at.0))
-        .int(filter.created_before.map_or(i64::MAX, |at| at.0))
         .opt_text(filter.namespace.as_ref().map(Namespace::as_str))
         .opt_blob(filter.sequence.as_ref().map(|id| id.as_bytes().as_slice()))
         .opt_text(filter.sequence_name.as_ref().map(SequenceName::as_str))

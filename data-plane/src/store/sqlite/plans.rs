@@ -7,9 +7,8 @@ use sqlx::{AssertSqlSafe, Row as _, SqlitePool, sqlite::SqliteConnectOptions};
 
 use super::{SqliteStore, claim, commit, fence, lease, list, load, mail, sequence, start, timer};
 
-/// What a plan may read through: rows that came with the statement, and the four leases.
-const MAY_SCAN: &[&str] =
-    &["v", "walk", "mine", "shard_leases", "json_each", "CONSTANT", "m", "(subquery-1)", "(subquery-3)"];
+/// What a plan may read through: rows that came with the statement, the four leases, what a subquery with a limit found.
+const MAY_SCAN: &[&str] = &["v", "walk", "mine", "shard_leases", "json_each", "CONSTANT", "256", "(subquery"];
 
 /// Name, statement, and the searches its plan must have.
 fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
@@ -29,13 +28,13 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
         (
             "turn ready",
             batch(&commit::READY),
-            &["ready USING PRIMARY KEY (shard=? AND tenant_no=? AND priority=? AND due_at=? AND instance_id=?)"],
+            &["ready USING COVERING INDEX ready_due (shard=? AND due_at=? AND tenant_no=? AND priority=? AND instance_id=?)"],
         ),
         ("turn timers", batch(&commit::TIMERS), &[]),
         ("turn absorb", batch(&commit::ABSORB), &["inbox USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("lease raise", text(lease::RAISE), &["shard_leases USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("lease assert", batch(&lease::ASSERT), &[]),
-        ("hot", text(lease::HOT), &["instances USING INDEX instances_hot (shard=? AND id>?)"]),
+        ("hot", text(lease::HOT), &["instances USING COVERING INDEX instances_hot (shard=? AND id>?)"]),
         ("set hot", batch(&lease::SET_HOT), &["instances USING PRIMARY KEY (id=?)"]),
         (
             "load rows",
@@ -59,10 +58,10 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
             text(claim::TENANTS),
             &[
                 "r USING PRIMARY KEY (shard=? AND tenant_no>?)",
-                "r USING PRIMARY KEY (shard=? AND tenant_no=? AND priority=? AND due_at<?)",
+                "r EXISTS USING PRIMARY KEY (shard=? AND tenant_no=? AND priority=? AND due_at<?)",
             ],
         ),
-        ("next ready", text(claim::NEXT), &["r USING INDEX ready_due (shard=? AND due_at>?)"]),
+        ("next ready", text(claim::NEXT), &["r USING COVERING INDEX ready_due (shard=? AND due_at>?)"]),
         ("due timers", text(timer::DUE), &["t USING PRIMARY KEY (shard=? AND due_at<?)"]),
         (
             "forget timers",
@@ -81,15 +80,15 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
             ],
         ),
         ("start known", batch(&start::KNOWN), &["o USING PRIMARY KEY (tenant_no=? AND kind=? AND key=?)"]),
-        ("list all", text(list::ALL), &["i USING INDEX instances_list (tenant_no=? AND created_at<?)"]),
-        ("list completed", text(list::COMPLETED), &["i USING INDEX instances_list (tenant_no=? AND created_at<?)"]),
-        ("list open", text(list::OPEN), &["i USING INDEX instances_open (tenant_no=? AND created_at<?)"]),
-        ("list paused", text(list::PAUSED), &["i USING INDEX instances_rare (tenant_no=? AND status=? AND created_at<?)"]),
-        ("list failed", text(list::FAILED), &["i USING INDEX instances_rare (tenant_no=? AND status=? AND created_at<?)"]),
+        ("list all", text(list::ALL), &["i USING INDEX instances_list (tenant_no=? AND created_at>? AND (created_at,id)<(?,?))"]),
+        ("list completed", text(list::COMPLETED), &["i USING INDEX instances_list (tenant_no=? AND created_at>? AND (created_at,id)<(?,?))"]),
+        ("list open", text(list::OPEN), &["i USING INDEX instances_open (tenant_no=? AND created_at>? AND (created_at,id)<(?,?))"]),
+        ("list paused", text(list::PAUSED), &["i USING INDEX instances_rare (tenant_no=? AND status=? AND created_at>? AND (created_at,id)<(?,?))"]),
+        ("list failed", text(list::FAILED), &["i USING INDEX instances_rare (tenant_no=? AND status=? AND created_at>? AND (created_at,id)<(?,?))"]),
         (
             "list cancelled",
             text(list::CANCELLED),
-            &["i USING INDEX instances_rare (tenant_no=? AND status=? AND created_at<?)"],
+            &["i USING INDEX instances_rare (tenant_no=? AND status=? AND created_at>? AND (created_at,id)<(?,?))"],
         ),
         ("sequence highest", text(sequence::HIGHEST), &["sequences USING INDEX sequences_version"]),
         ("sequence by id", text(sequence::BY_ID), &["sequences USING INDEX sequences_id"]),
@@ -127,7 +126,7 @@ async fn every_statement_uses_its_index() {
             }
         }
         for line in &plan {
-            let scanned = line.strip_prefix("SCAN ").and_then(|rest| rest.split(' ').next());
+            let scanned = line.strip_prefix("SCAN ").and_then(|rest| rest.split([' ', '-']).next());
             if scanned.is_some_and(|table| !MAY_SCAN.contains(&table)) {
                 wrong.push(format!("{name}: {line}"));
             }

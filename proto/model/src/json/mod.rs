@@ -42,6 +42,12 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonProblem> {
     read::read(bytes, JSON_DEPTH_MAX)
 }
 
+/// As [`parse`], for a text whose containers may nest `depth_max` deep: the caller checks that each of its fields keeps
+/// to the limit, counted from that field's own root.
+pub fn parse_nested(bytes: &[u8], depth_max: usize) -> Result<Value, JsonProblem> {
+    read::read(bytes, depth_max)
+}
+
 /// Reads back a record of ours, printed with [`print`]: the same rules, with room for the record's own levels around the
 /// values in it. Errors: not JSON under the rules, or not a `T` (`INVALID_JSON`).
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonProblem> {
