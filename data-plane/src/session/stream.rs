@@ -18,7 +18,7 @@ use orch8_proto::{door, v1};
 use prost::Message;
 use tokio::{
     sync::oneshot,
-    time::{timeout, timeout_at},
+    time::{sleep, timeout, timeout_at},
 };
 use uuid::Uuid;
 
@@ -198,6 +198,11 @@ where
                 }
                 frame = next_frame(&mut self.inbound, &self.line, config.frame_bytes), if room => frame,
                 () = self.line.cut.cancelled(), if !room => Err(Stop::Cut),
+                // It is the owners that are slow: the worker's pings wait unread, and its lease goes on.
+                () = sleep(config.ping), if !room => {
+                    self.sessions.with(|board, now| board.heard(self.key, now));
+                    continue;
+                }
             };
             match frame {
                 Ok(frame) => {
@@ -255,7 +260,7 @@ where
         }
         let unplaceable = self.judge(results.into_iter().map(Report::parse)).await;
         if !unplaceable.is_empty() {
-            self.sessions.with(|board, _| board.acks(self.key, unplaceable));
+            self.sessions.with(|board, now| board.acks(self.key, unplaceable, now));
         }
         Ok(())
     }
@@ -326,7 +331,7 @@ where
         while let Some(Some(more)) = self.answers.next().now_or_never() {
             answers.push(more);
         }
-        self.sessions.with(|board, _| board.answered(self.key, answers));
+        self.sessions.with(|board, now| board.answered(self.key, answers, now));
     }
 
     /// The worker closed its half: it still reads the answers it waits for.

@@ -520,3 +520,38 @@ async fn a_worker_keeps_what_it_ran_before_this_node_took_the_shard() {
     let page = node.owner.until(left.task, "never lost", |page| !page.lost.is_empty()).await;
     assert_eq!(page.lost, [HowLost::LeaseEnded]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_sends_and_never_reads_is_cut_off() {
+    let node = Node::start(SessionConfig { unread_answers: 2_000, ..SessionConfig::default() }).await;
+    let (mut raw, _) = Raw::open(&node, "acme", hello("w", &["charge"])).await;
+    let garbage = Out::Results(v1::Results { results: vec![v1::TaskResult::default(); 64] });
+    let flood = v1::SessionRequest { frame: Some(garbage) };
+    let until = Instant::now() + PATIENCE;
+    while raw.out.send(flood.clone()).await.is_ok() && node.sessions.census().sessions > 0 {
+        assert!(Instant::now() < until, "never cut off");
+    }
+    let failure = Failure::from(raw.end().await.expect_err("with a reason"));
+    assert_eq!((failure.code, failure.reason.as_str()), (Code::ResourceExhausted, "OVERLOADED"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_owners_do_not_cost_a_worker_its_session() {
+    let node = Node::start(SessionConfig { pending_answers: 3, ..fast() }).await;
+    node.owner.mood(Mood::CommitsInSilence);
+    let (mut raw, _) = Raw::open(&node, "acme", hello("w", &["charge"])).await;
+    raw.credit(4).await;
+    for n in 0..4 {
+        node.offer("acme", "charge", json!(n));
+    }
+    let mut tasks = Vec::new();
+    while tasks.len() < 4 {
+        tasks.extend(raw.dispatch().await.tasks);
+    }
+    for task in &tasks {
+        raw.say(Out::Results(v1::Results { results: vec![completed(task, "1")] })).await;
+    }
+    // Longer than the lease, with the worker's frames unread.
+    sleep(Duration::from_millis(2_500)).await;
+    assert_eq!(node.sessions.census().sessions, 1);
+}

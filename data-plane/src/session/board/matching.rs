@@ -34,11 +34,10 @@ impl Board {
         entry.place = Place::Queued;
         let (params_bytes, wire_bytes) = (entry.params_bytes, entry.wire_bytes);
         queue.waiting.insert(entry.standing, Waiting { task, params_bytes, wire_bytes });
-        for load in [Some(&mut self.node), self.tenants.get_mut(&entry.tenant).map(|t| &mut t.load)] {
-            if let Some(load) = load {
-                load.queued += 1;
-                load.queued_bytes = load.queued_bytes.saturating_add(wire_bytes);
-            }
+        let tenant = self.tenants.get_mut(&entry.tenant).map(|tenant| &mut tenant.load);
+        for load in [Some(&mut self.node), tenant].into_iter().flatten() {
+            load.queued += 1;
+            load.queued_bytes = load.queued_bytes.saturating_add(wire_bytes);
         }
         let queue = entry.queue;
         self.wake_one(queue);
@@ -49,11 +48,10 @@ impl Board {
         if let Some(queue) = self.queues.get_mut(entry.queue) {
             queue.waiting.remove(&entry.standing);
         }
-        for load in [Some(&mut self.node), self.tenants.get_mut(&entry.tenant).map(|t| &mut t.load)] {
-            if let Some(load) = load {
-                load.queued = load.queued.saturating_sub(1);
-                load.queued_bytes = load.queued_bytes.saturating_sub(entry.wire_bytes);
-            }
+        let tenant = self.tenants.get_mut(&entry.tenant).map(|tenant| &mut tenant.load);
+        for load in [Some(&mut self.node), tenant].into_iter().flatten() {
+            load.queued = load.queued.saturating_sub(1);
+            load.queued_bytes = load.queued_bytes.saturating_sub(entry.wire_bytes);
         }
         self.wake_one(entry.queue);
     }
