@@ -8,7 +8,10 @@ mod filter;
 mod scan;
 mod text;
 
-use orch8_model::{json, limits::PARAMS_BYTES_MAX};
+use orch8_model::{
+    json,
+    limits::{PARAMS_BYTES_MAX, PROBLEMS_MAX},
+};
 use serde_json::{Map, Value};
 
 pub(crate) use chain::Chain;
@@ -49,11 +52,18 @@ pub struct TemplateProblem {
     pub error: SyntaxError,
 }
 
+/// Warnings of one value: a few tell the author what a thousand would.
+const WARNINGS_MAX: usize = 100;
+
+/// Bytes of a key that a pointer shows. Keys may be as long as the document; a pointer through one for each of many
+/// mistakes would multiply it.
+const SEGMENT_BYTES_MAX: usize = 1 << 10;
+
 /// A publish warning inside a template: (code, pointer within the value, message).
 pub type TemplateWarning = (&'static str, String, String);
 
 impl Template {
-    /// Compiles every string of `value`. Errors: all of them, with pointers.
+    /// Compiles every string of `value`. Errors: all of them (≤ 100), with pointers.
     pub fn compile(value: &Value, blocks: &BlockIds) -> Result<Self, Vec<TemplateProblem>> {
         let mut problems = Vec::new();
         let root = compile(value, blocks, &mut String::new(), &mut problems);
@@ -125,8 +135,9 @@ fn compile(
         Value::String(text) => match Text::parse_all(Cursor::new(text), blocks) {
             Ok(text) => Node::Text(text),
             Err(errors) => {
+                let room = PROBLEMS_MAX.saturating_sub(problems.len());
                 let at = |error| TemplateProblem { pointer: pointer.clone(), error };
-                problems.extend(errors.into_iter().map(at));
+                problems.extend(errors.into_iter().take(room).map(at));
                 same(value)
             }
         },
@@ -165,7 +176,8 @@ fn is_same(node: &Node) -> bool {
 fn below<T>(pointer: &mut String, segment: &str, inner: impl FnOnce(&mut String) -> T) -> T {
     let len = pointer.len();
     pointer.push('/');
-    pointer.push_str(&segment.replace('~', "~0").replace('/', "~1"));
+    let shown = &segment[..segment.floor_char_boundary(SEGMENT_BYTES_MAX)];
+    pointer.push_str(&shown.replace('~', "~0").replace('/', "~1"));
     let answer = inner(pointer);
     pointer.truncate(len);
     answer
@@ -194,8 +206,9 @@ fn note(
             }
         }
     }
+    let room = WARNINGS_MAX.saturating_sub(warnings.len());
     let at = |(code, message)| (code, pointer.clone(), message);
-    warnings.extend(notes.found.into_iter().map(at));
+    warnings.extend(notes.found.into_iter().take(room).map(at));
 }
 
 /// One rendering under way.
