@@ -135,7 +135,8 @@ impl Board {
     fn fill(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         session.turn = Turn::None;
-        let Some(tenant) = self.tenants.get_mut(&session.tenant) else { return };
+        let name = session.tenant.clone();
+        let Some(tenant) = self.tenants.get_mut(&name) else { return };
         while session.takes_tasks(self.config.batch_tasks)
             && self.node.in_flight < self.config.node.in_flight
             && tenant.load.in_flight < self.config.tenant.in_flight
@@ -168,6 +169,8 @@ impl Board {
             session.line.bell.notify_one();
         }
         self.pass_on(key);
+        // A place under the tenant's bound that this session could not use is another's.
+        self.unpark(&name);
     }
 
     /// Wakes others for what this session was woken for and did not take: it may have spent its credit on a better
@@ -243,9 +246,12 @@ impl Board {
         self.consider(holder.session);
     }
 
-    /// There is room under the tenant's bound: the first parked session that still wants a turn gets one.
-    fn unpark(&mut self, tenant: &TenantId) {
-        while let Some(key) = self.tenants.get_mut(tenant).and_then(|tenant| tenant.parked.pop_front()) {
+    /// While there is room under the tenant's bound, the first parked session that still wants a turn gets one.
+    fn unpark(&mut self, name: &TenantId) {
+        while let Some(tenant) = self.tenants.get_mut(name)
+            && tenant.load.in_flight < self.config.tenant.in_flight
+            && let Some(key) = tenant.parked.pop_front()
+        {
             let Some(session) = self.sessions.get_mut(&key) else { continue };
             session.turn = Turn::None;
             self.consider(key);

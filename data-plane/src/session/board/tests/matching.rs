@@ -116,6 +116,22 @@ fn a_tenant_at_its_bound_waits_and_does_not_stop_another() {
 }
 
 #[test]
+fn a_place_that_one_session_cannot_use_goes_to_another() {
+    let tenant = Bounds { in_flight: 2, ..SessionConfig::default().tenant };
+    let mut table = Table::new(SessionConfig { tenant, batch_bytes: 100, ..SessionConfig::default() });
+    let (a, b) = (table.worker("acme", "a", &["h"]), table.worker("acme", "b", &["h"]));
+    let of = |bytes| Shape { bytes, ..PLAIN };
+    table.credit(a, "h", 9, 0);
+    let first = table.offer("acme", "h", of(60));
+    table.offer("acme", "h", of(30));
+    table.offer("acme", "h", of(80));
+    table.credit(b, "h", 9, 0);
+    // `a` is first in line for the place, but its next Dispatch has no room for the task.
+    table.board.withdraw(first, "cancelled");
+    assert_eq!((table.dispatched(b), table.dispatched(a)), (vec![1], vec![1]));
+}
+
+#[test]
 fn byte_credit_is_never_exceeded_and_a_rich_lane_is_found() {
     let mut table = Table::new(SessionConfig::default());
     let (poor, rich) = (table.worker("acme", "poor", &["h"]), table.worker("acme", "rich", &["h"]));
