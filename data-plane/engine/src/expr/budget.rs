@@ -10,7 +10,7 @@ const EXPRESSION_STEPS: u64 = 100_000;
 /// Steps of one value with templates: the largest document holds some 130,000 templates and filters.
 const RENDER_STEPS: u64 = 300_000;
 /// Looking at this many elements of an array costs one step; so does looking at this many times 64 bytes of text.
-const UNITS_PER_STEP: u64 = 16;
+const UNITS_PER_STEP: u64 = 8;
 const BYTES_PER_UNIT: usize = 64;
 /// Bytes (as JSON text) of values made on the way: four of the largest outputs.
 const MADE_BYTES: usize = 8 << 20;

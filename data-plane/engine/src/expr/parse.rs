@@ -129,14 +129,14 @@ impl Parser<'_> {
     }
 
     fn addition(&mut self) -> Parsed {
-        self.from_the_left(Self::multiplication, [("+", Arithmetic::Plus), ("-", Arithmetic::Minus)])
+        self.left_to_right(Self::multiplication, [("+", Arithmetic::Plus), ("-", Arithmetic::Minus)])
     }
 
     fn multiplication(&mut self) -> Parsed {
-        self.from_the_left(Self::unary, [("*", Arithmetic::Times), ("/", Arithmetic::Over)])
+        self.left_to_right(Self::unary, [("*", Arithmetic::Times), ("/", Arithmetic::Over)])
     }
 
-    fn from_the_left(
+    fn left_to_right(
         &mut self,
         operand: fn(&mut Self) -> Parsed,
         operators: [(&str, Arithmetic); 2],

@@ -142,30 +142,56 @@ fn compile(
             }
         },
         Value::Array(items) => {
-            let nodes: Vec<Node> = items
-                .iter()
-                .enumerate()
-                .map(|(i, item)| {
-                    below(pointer, &i.to_string(), |pointer| compile(item, blocks, pointer, problems))
-                })
-                .collect();
-            if nodes.iter().all(is_same) { same(value) } else { Node::Array(nodes) }
+            let mut nodes = Vec::with_capacity(items.len());
+            for (i, item) in items.iter().enumerate() {
+                nodes
+                    .push(below(pointer, &i.to_string(), |pointer| compile(item, blocks, pointer, problems)));
+            }
+            array(nodes)
         }
         Value::Object(map) => {
-            let nodes: Vec<(String, Node)> = map
-                .iter()
-                .map(|(key, item)| {
-                    let node = below(pointer, key, |pointer| compile(item, blocks, pointer, problems));
-                    (key.clone(), node)
-                })
-                .collect();
-            if nodes.iter().all(|(_, node)| is_same(node)) { same(value) } else { Node::Object(nodes) }
+            let mut nodes = Vec::with_capacity(map.len());
+            for (key, item) in map {
+                let node = below(pointer, key, |pointer| compile(item, blocks, pointer, problems));
+                nodes.push((key.clone(), node));
+            }
+            object(nodes)
         }
     }
 }
 
 fn same(value: &Value) -> Node {
     Node::Same(value.clone(), json::size(value))
+}
+
+/// An array; constant if all of it is. Its parts are moved, so that nesting does not multiply the work.
+fn array(nodes: Vec<Node>) -> Node {
+    let (mut items, mut bytes) = (Vec::with_capacity(nodes.len()), "[]".len());
+    if !nodes.iter().all(is_same) {
+        return Node::Array(nodes);
+    }
+    for node in nodes {
+        if let Node::Same(item, size) = node {
+            bytes += size + ",".len();
+            items.push(item);
+        }
+    }
+    Node::Same(Value::Array(items), bytes)
+}
+
+/// An object; constant if all of it is.
+fn object(nodes: Vec<(String, Node)>) -> Node {
+    let (mut map, mut bytes) = (Map::with_capacity(nodes.len()), "{}".len());
+    if !nodes.iter().all(|(_, node)| is_same(node)) {
+        return Node::Object(nodes);
+    }
+    for (key, node) in nodes {
+        if let Node::Same(item, size) = node {
+            bytes += key.len() + size + "\"\":,".len();
+            map.insert(key, item);
+        }
+    }
+    Node::Same(Value::Object(map), bytes)
 }
 
 fn is_same(node: &Node) -> bool {

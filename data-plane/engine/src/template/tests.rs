@@ -400,6 +400,31 @@ fn compiling_takes_linear_time() {
 }
 
 #[test]
+fn compiling_a_deep_constant_costs_its_size_once() {
+    let mut deep = json!("x".repeat(900_000));
+    (0..128).for_each(|i| deep = if i % 2 == 0 { json!([deep.take()]) } else { json!({ "k": deep.take() }) });
+    let began = Instant::now();
+    let template = Template::compile(&deep, &blocks()).expect("compiles");
+    assert_eq!(template.constant(), Some(&deep));
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[test]
+fn numbers_pass_through_with_their_digits_and_their_kind() {
+    let numbers = "[9007199254740993,-9223372036854775808,18446744073709551615,1,1.0,-0.0,1e-7,1e+21]";
+    let scope = Plain::of(json!({ "n": json::parse(numbers.as_bytes()).expect("accepted") }));
+    for text in ["{{data.n}}", "{{= n}}", "{{json(data.n)}}", "{{data.n | required}}"] {
+        let value = render_in(&json!(text), &scope).expect(text);
+        let printed = value.as_str().map_or_else(|| json::print(&value), str::to_owned);
+        assert_eq!(printed, numbers, "{text}");
+    }
+    assert_eq!(
+        render_in(&json!("{{data.n.3}} {{data.n.4}} {{data.n.0}}"), &scope),
+        Ok(json!("1 1.0 9007199254740993"))
+    );
+}
+
+#[test]
 fn what_renders_too_deep_is_refused() {
     let mut deepest = json!([]);
     (0..127).for_each(|_| deepest = json!([deepest.take()]));
