@@ -7,7 +7,10 @@
 //! **Invariant:** a record names blocks by what they are in the document (frame, branch, position). Numbers of frames,
 //! nodes and rows are counted, not written. Iterations write their own increment, never what was gathered so far.
 
-use orch8_model::{Millis, StepError};
+use orch8_model::{
+    Millis, StepError,
+    json::{self, JsonProblem},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -67,6 +70,13 @@ pub struct OutputRecord {
     pub attempt: u32,
     #[serde(rename = "v")]
     pub output: Value,
+}
+
+impl TurnRecord {
+    /// Reads a stored record back, digit for digit. Errors: a text this version did not write.
+    pub fn parse(text: &str) -> Result<Self, JsonProblem> {
+        json::decode(text.as_bytes())
+    }
 }
 
 /// One step of the state.

@@ -9,6 +9,7 @@ mod id;
 pub mod json;
 pub mod limits;
 mod name;
+mod role;
 mod step_error;
 mod time;
 
@@ -19,5 +20,6 @@ pub use name::{
     BlockId, HandlerName, IdempotencyKey, NameProblem, Namespace, NodeName, SequenceName, SignalId,
     StoreName, TenantId, WorkerId,
 };
+pub use role::{Role, Roles};
 pub use step_error::StepError;
 pub use time::{Millis, TimeProblem, parse_duration, parse_instant};

@@ -2,19 +2,20 @@
 
 use orch8_model::{
     Millis,
-    limits::{JSON_DEPTH_MAX, PARAMS_BYTES_MAX},
+    json,
+    limits::PARAMS_BYTES_MAX,
 };
 use orch8_seal::{EffectPath, effect_key, idempotency_key, task_id};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
-    Run, json_rules,
+    Run,
     rng::Rng,
     view::{Place, View},
 };
 use crate::{
     action::{Action, Dispatch},
-    instance::{Instance, NodeNo, Phase, text_bytes},
+    instance::{Instance, NodeNo, Phase},
     program::{BlockIx, Handler, Program, Step},
     record::Change,
 };
@@ -63,13 +64,13 @@ impl Run<'_> {
         }
         let params =
             self.render(Place::node(no), &step.params).map_err(|error| (error.code, error.message))?;
-        let bytes = text_bytes(&params);
+        let bytes = json::size(&params);
         if bytes > PARAMS_BYTES_MAX {
             let message = format!("the params have {bytes} bytes, at most {PARAMS_BYTES_MAX} are allowed");
             return Err(("PARAMS_TOO_LARGE", message));
         }
-        if json_rules::depth(&params) > JSON_DEPTH_MAX {
-            return Err(("INVALID_PARAMS", format!("the params are nested deeper than {JSON_DEPTH_MAX}")));
+        if let Err(problem) = json::check_value(&params) {
+            return Err(("INVALID_PARAMS", format!("{} of the params {}", problem.pointer, problem.message)));
         }
         Ok(params)
     }
@@ -116,7 +117,7 @@ pub(crate) fn dispatch_of(program: &Program, instance: &Instance, no: NodeNo) ->
         block_path: path.iter().map(|id| (*id).to_owned()).collect(),
         iteration: frame.iteration_text(),
         params: state.params.as_deref().cloned().unwrap_or(Value::Null),
-        context: json!({ "data": view.data_with_overlay(), "config": instance.config() }),
+        context: serde_json::json!({ "data": view.data_with_overlay(), "config": instance.config() }),
         idempotency_key: idempotency_key(&birth.tenant, birth.continuity, &effect).hex(),
         at_most_once: step.at_most_once,
         timeout_ms: step.timeout_ms,

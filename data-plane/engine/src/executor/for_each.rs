@@ -1,11 +1,11 @@
 //! for_each: one iteration per element of a snapshot, at most `concurrency` at a time.
 
-use orch8_model::limits::OUTPUT_BYTES_MAX;
+use orch8_model::{json, limits::OUTPUT_BYTES_MAX};
 use serde_json::Value;
 
 use super::{Run, view::Place};
 use crate::{
-    instance::{NodeKind, NodeNo, text_bytes},
+    instance::{NodeKind, NodeNo},
     program::{ForEach, Kind},
     record::Change,
 };
@@ -27,7 +27,7 @@ impl<'a> Run<'a> {
             return self.fail_composite(no, "MAX_ITERATIONS", &message);
         }
         items.truncate(max);
-        let bytes = text_bytes(&items);
+        let bytes: usize = items.iter().map(json::size).sum();
         if bytes > OUTPUT_BYTES_MAX {
             let message = format!("the collection has {bytes} bytes, at most {OUTPUT_BYTES_MAX} are allowed");
             return self.fail_composite(no, "OUTPUT_TOO_LARGE", &message);

@@ -3,7 +3,7 @@
 use orch8_model::limits::JSON_DEPTH_MAX;
 use serde_json::{Map, Value, json};
 
-use super::{Run, json_rules};
+use super::{Run, depth::depth};
 use crate::{
     instance::NodeNo,
     program::{BlockIx, Gate},
@@ -73,7 +73,7 @@ impl<'a> Run<'a> {
         if let Some(message) = self.over_context_limit(bytes) {
             return self.refuse_step(no, "CONTEXT_TOO_LARGE", &message);
         }
-        if json_rules::depth(value) >= JSON_DEPTH_MAX {
+        if depth(value) >= JSON_DEPTH_MAX {
             return self.refuse_step(no, "INVALID_OUTPUT", "the chosen value is nested too deeply for data");
         }
         self.commit(Change::Answer { node: no, choice: answer.choice, comment: answer.comment, kept });

@@ -1,11 +1,15 @@
 //! The handlers that run inside a turn. They are pure: a turn that is run again does the same again.
 
-use orch8_model::{StepError, limits::CONTEXT_BYTES_MAX, limits::JSON_DEPTH_MAX, parse_duration};
+use orch8_model::{
+    StepError,
+    limits::{CONTEXT_BYTES_MAX, JSON_DEPTH_MAX},
+    parse_duration,
+};
 use serde_json::{Value, json};
 
-use super::{Run, json_rules, view::Place};
+use super::{Run, depth::depth, view::Place};
 use crate::{
-    expr::{Expr, truthy},
+    expr::Expr,
     instance::NodeNo,
     program::{Handler, Step},
     record::Change,
@@ -36,6 +40,7 @@ impl Run<'_> {
             Handler::Transform(None) => Said::Output(params.clone()),
             Handler::Transform(Some((expression, target))) => self.transform(no, expression, target),
             Handler::Assert { text, condition } => self.assert(no, text, condition, &params),
+            Handler::Invalid { message, .. } => permanent("INVALID_PARAMS", message),
             Handler::Unsupported(name) | Handler::Worker(name) => {
                 return self.refuse_step(no, "HANDLER_NOT_SUPPORTED", &format!("there is no handler {name} here"));
             }
@@ -78,7 +83,7 @@ impl Run<'_> {
         };
         let path: Vec<String> = target.iter().map(|key| key.to_string()).collect();
         let shown = path.join(".");
-        if json_rules::depth(&value) + path.len() > JSON_DEPTH_MAX {
+        if depth(&value) + path.len() > JSON_DEPTH_MAX {
             return permanent("INVALID_OUTPUT", &format!("data.{shown} would be nested deeper than {JSON_DEPTH_MAX}"));
         }
         match self.instance.state.data.bytes_after_write(&path, &value) {
@@ -97,10 +102,10 @@ impl Run<'_> {
     }
 
     fn assert(&self, no: NodeNo, text: &str, condition: &Expr, params: &Value) -> Said {
-        match self.eval(Place::node(no), condition) {
+        match self.holds(Place::node(no), condition) {
             Err(error) => permanent(error.code, &error.message),
-            Ok(value) if truthy(&value) => Said::Output(json!({ "condition": text, "passed": true })),
-            Ok(_) => {
+            Ok(true) => Said::Output(json!({ "condition": text, "passed": true })),
+            Ok(false) => {
                 let message = params.get("message").and_then(Value::as_str);
                 permanent("ASSERTION", message.unwrap_or(&format!("does not hold: {text}")))
             }

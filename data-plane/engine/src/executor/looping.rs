@@ -1,10 +1,9 @@
 //! loop: one iteration after another while the condition holds.
 
-use orch8_model::limits::JSON_DEPTH_MAX;
+use orch8_model::json;
 
-use super::{Run, json_rules, view::Place};
+use super::{Run, view::Place};
 use crate::{
-    expr::truthy,
     instance::{Ended, NodeKind, NodeNo},
     program::Loop,
     record::{Change, How},
@@ -18,11 +17,11 @@ impl Run<'_> {
         if index >= looping.max_iterations {
             return self.capped(no, looping);
         }
-        match self.eval(Place { node: no, iteration: Some(index) }, &looping.condition) {
+        match self.holds(Place { node: no, iteration: Some(index) }, &looping.condition) {
             Err(error) => self.fail_composite(no, error.code, &error.message),
-            Ok(value) if !truthy(&value) => self.end_iterations(no, false),
-            Ok(_) if !self.has_room(1) => self.refuse_room(no),
-            Ok(_) => self.open_all(no, std::iter::once((0, Some(index)))),
+            Ok(false) => self.end_iterations(no, false),
+            Ok(true) if !self.has_room(1) => self.refuse_room(no),
+            Ok(true) => self.open_all(no, std::iter::once((0, Some(index)))),
         }
     }
 
@@ -36,10 +35,10 @@ impl Run<'_> {
             return self.end_composite(no);
         }
         if let Some(break_on) = &looping.break_on {
-            match self.eval(Place { node: no, iteration: Some(index) }, break_on) {
+            match self.holds(Place { node: no, iteration: Some(index) }, break_on) {
                 Err(error) => return self.fail_composite(no, error.code, &error.message),
-                Ok(value) if truthy(&value) => return self.end_iterations(no, false),
-                Ok(_) => {}
+                Ok(true) => return self.end_iterations(no, false),
+                Ok(false) => {}
             }
         }
         match looping.poll_ms {
@@ -66,8 +65,9 @@ impl Run<'_> {
         }
         let item_var = self.item_var(no);
         let Some(row) = self.node(no).and_then(|node| node.live_row(capped, item_var)) else { return };
-        if json_rules::depth(&row) > JSON_DEPTH_MAX {
-            let message = format!("the results are nested deeper than {JSON_DEPTH_MAX}");
+        // The row puts two levels around each result.
+        if let Err(problem) = json::check_value(&row) {
+            let message = format!("{} of the results {}", problem.pointer, problem.message);
             return self.fail_composite(no, "INVALID_OUTPUT", &message);
         }
         self.end(no, How::Completed, Some(row), false);

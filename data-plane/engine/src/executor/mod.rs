@@ -11,12 +11,12 @@
 mod body;
 mod cancel;
 mod delay;
+mod depth;
 mod dispatch;
 mod finish;
 mod for_each;
 mod gate;
 mod in_process;
-mod json_rules;
 mod looping;
 mod outcome;
 mod parallel;
@@ -270,6 +270,11 @@ impl<'a> Run<'a> {
 
     fn eval(&self, place: Place, expr: &Expr) -> Result<Value, EvalError> {
         expr.eval(&View::new(self.program, self.instance, place, self.now, &self.rng, None))
+    }
+
+    /// Evaluates a condition.
+    fn holds(&self, place: Place, expr: &Expr) -> Result<bool, EvalError> {
+        expr.holds(&View::new(self.program, self.instance, place, self.now, &self.rng, None))
     }
 
     fn render(&self, place: Place, template: &Template) -> Result<Value, EvalError> {

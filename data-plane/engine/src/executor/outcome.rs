@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use orch8_model::{
-    ClaimEpoch, StepError,
+    ClaimEpoch, StepError, json,
     limits::{NAME_BYTES_MAX, OUTPUT_BYTES_MAX},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
-    Run, gate::cut,
-    json_rules,
+    Run,
+    depth::depth,
+    gate::cut,
     view::{Place, View},
 };
 use crate::{
     event::{HowLost, Outcome, Verdict},
-    expr::truthy,
-    instance::{Delivery, NodeNo, Phase, text_bytes},
+    instance::{Delivery, NodeNo, Phase},
     program::{Handler, Retry},
     record::{Change, How},
     retry::backoff_ms,
@@ -108,12 +108,12 @@ impl Run<'_> {
 
     /// A handler has an output. `from_worker`: its keys may be merged into data.
     pub(super) fn completed(&mut self, no: NodeNo, output: Value, from_worker: bool) -> Verdict {
-        if let Some((pointer, what)) = json_rules::problem(&output) {
-            let place = if pointer.is_empty() { "the output" } else { &pointer };
-            self.refuse_step(no, "INVALID_OUTPUT", &format!("{place} {what}"));
+        if let Err(problem) = json::check_value(&output) {
+            let message = format!("{} of the output {}", problem.pointer, problem.message);
+            self.refuse_step(no, "INVALID_OUTPUT", &message);
             return Verdict::Invalid;
         }
-        let bytes = text_bytes(&output);
+        let bytes = json::size(&output);
         if bytes > OUTPUT_BYTES_MAX {
             let message = format!("the output has {bytes} bytes, at most {OUTPUT_BYTES_MAX} are allowed");
             self.refuse_step(no, "OUTPUT_TOO_LARGE", &message);
@@ -185,9 +185,8 @@ impl Run<'_> {
         }
         let Some(retry_if) = &policy.retry_if else { return true };
         let shown = error.to_value();
-        let view =
-            View::new(self.program, self.instance, Place::node(no), self.now, &self.rng, Some(&shown));
-        retry_if.eval(&view).is_ok_and(|value| truthy(&value))
+        let view = View::new(self.program, self.instance, Place::node(no), self.now, &self.rng, Some(&shown));
+        retry_if.holds(&view).unwrap_or(false)
     }
 
     /// The whole activation took longer than `deadline`.
@@ -195,7 +194,7 @@ impl Run<'_> {
         let (Some(state), Some(step)) = (self.step_node(no), self.step_of(no)) else { return };
         let (limit, elapsed) = (step.deadline_ms.unwrap_or(0), self.now.since(state.ready_at));
         let attempt = state.attempt;
-        let row = json!({"_error": "sla_deadline_breached", "_deadline_ms": limit, "_elapsed_ms": elapsed});
+        let row = serde_json::json!({"_error": "sla_deadline_breached", "_deadline_ms": limit, "_elapsed_ms": elapsed});
         let Some(block) = self.block_of(no) else { return };
         let mut error = super::own_error(block, "DEADLINE", &format!("not done within {limit} ms"));
         error.attempt = attempt;
@@ -208,8 +207,8 @@ impl Run<'_> {
 pub(super) fn error(code: &str, message: &str, retryable: bool, details: Value) -> StepError {
     let code = if code.is_empty() { "FAILED" } else { code };
     let code = cut(code, NAME_BYTES_MAX).replace('\0', "\u{fffd}");
-    let fit = json_rules::depth(&details) <= DETAILS_DEPTH_MAX && json_rules::problem(&details).is_none();
-    let details = if fit { details } else { json!({ "details_omitted": text_bytes(&details) }) };
+    let fit = json::check_value(&details).is_ok() && depth(&details) <= DETAILS_DEPTH_MAX;
+    let details = if fit { details } else { serde_json::json!({ "details_omitted": json::size(&details) }) };
     StepError::new(&code, &message.replace('\0', "\u{fffd}"), retryable, details)
 }
 

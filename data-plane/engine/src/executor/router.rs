@@ -2,7 +2,7 @@
 
 use super::{Run, view::Place};
 use crate::{
-    expr::{Expr, truthy},
+    expr::Expr,
     instance::NodeNo,
     program::BodyIx,
 };
@@ -15,9 +15,9 @@ impl Run<'_> {
         default: Option<BodyIx>,
     ) {
         for (branch, (condition, _)) in (0..).zip(routes) {
-            match self.eval(Place::node(no), condition) {
-                Ok(value) if truthy(&value) => return self.take_route(no, branch),
-                Ok(_) => {}
+            match self.holds(Place::node(no), condition) {
+                Ok(true) => return self.take_route(no, branch),
+                Ok(false) => {}
                 Err(error) => return self.fail_composite(no, error.code, &error.message),
             }
         }

@@ -2,7 +2,6 @@
 
 use super::{Run, own_error, view::Place};
 use crate::{
-    expr::truthy,
     instance::{NodeNo, Phase},
     program::{Handler, Step},
     record::{Change, How},
@@ -13,10 +12,10 @@ impl Run<'_> {
         match &step.when {
             None => {}
             Some(Err(syntax)) => return self.refuse_step(no, "EXPRESSION_SYNTAX", &syntax.to_string()),
-            Some(Ok(when)) => match self.eval(Place::node(no), when) {
+            Some(Ok(when)) => match self.holds(Place::node(no), when) {
                 Err(error) => return self.refuse_step(no, error.code, &error.message),
-                Ok(value) if !truthy(&value) => return self.end(no, How::Skipped, None, false),
-                Ok(_) => {}
+                Ok(false) => return self.end(no, How::Skipped, None, false),
+                Ok(true) => {}
             },
         }
         match &step.delay {
@@ -67,6 +66,7 @@ impl Run<'_> {
             | Handler::Fail
             | Handler::Transform(_)
             | Handler::Assert { .. }
+            | Handler::Invalid { .. }
             | Handler::Unsupported(_) => self.run_in_process(no, step),
         }
     }

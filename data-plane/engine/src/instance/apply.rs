@@ -5,12 +5,12 @@
 
 use std::slice;
 
-use orch8_model::{Millis, StepError};
+use orch8_model::{Millis, StepError, json};
 use serde_json::Value;
 
 use super::{
     Delivery, EachNode, Ended, Frame, FrameNo, Instance, LoopNode, Node, NodeKind, NodeNo, ParallelNode, Phase,
-    RouterNode, Shared, StepNode, TryNode, index::link_live_row, node::Items, text_bytes,
+    RouterNode, Shared, StepNode, TryNode, index::link_live_row, node::Items,
 };
 use crate::{
     program::{BlockIx, BodyIx, Kind, Program},
@@ -71,7 +71,7 @@ impl Instance {
             Change::Park(node) => self.phase(*node, Phase::Parked),
             Change::Items { node, items, capped } => self.edit(*node, |node| {
                 if let NodeKind::ForEach(each) = &mut node.kind {
-                    each.items = Items { bytes: text_bytes(items), values: items.clone() };
+                    each.items = Items { bytes: items.iter().map(json::size).sum(), values: items.clone() };
                     each.capped = *capped;
                 }
             }),

@@ -1,8 +1,7 @@
 //! `context.data`, with the size of its JSON text known at every moment: a limit is judged by what changes, never by
 //! writing everything out again.
 
-use std::io;
-
+use orch8_model::json;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -38,9 +37,9 @@ impl Data {
         let mut entries = self.map.len();
         for (key, value) in patch {
             match self.map.get(key) {
-                Some(old) => bytes = (bytes + text_bytes(value)).saturating_sub(text_bytes(old)),
+                Some(old) => bytes = (bytes + json::size(value)).saturating_sub(json::size(old)),
                 None => {
-                    bytes += entry_bytes(key, text_bytes(value), entries);
+                    bytes += entry_bytes(key, json::size(value), entries);
                     entries += 1;
                 }
             }
@@ -50,10 +49,10 @@ impl Data {
 
     /// Sets a top-level key; a new one goes last.
     pub(crate) fn set(&mut self, key: &str, value: Value) {
-        let new = text_bytes(&value);
+        let new = json::size(&value);
         match self.map.get_mut(key) {
             Some(old) => {
-                self.bytes = (self.bytes + new).saturating_sub(text_bytes(old));
+                self.bytes = (self.bytes + new).saturating_sub(json::size(old));
                 *old = value;
             }
             None => {
@@ -70,12 +69,12 @@ impl Data {
             let last = depth + 1 == path.len();
             match at.get(key) {
                 Some(old) if last => {
-                    return Ok((self.bytes + text_bytes(value)).saturating_sub(text_bytes(old)));
+                    return Ok((self.bytes + json::size(value)).saturating_sub(json::size(old)));
                 }
                 Some(Value::Object(inner)) => at = inner,
                 Some(_) => return Err(NotAnObject(depth)),
                 None => {
-                    let inside = path[depth + 1..].iter().rev().fold(text_bytes(value), |bytes, key| {
+                    let inside = path[depth + 1..].iter().rev().fold(json::size(value), |bytes, key| {
                         2 + entry_bytes(key, bytes, 0)
                     });
                     return Ok(self.bytes + entry_bytes(key, inside, at.len()));
@@ -112,37 +111,15 @@ impl<'de> Deserialize<'de> for Data {
     }
 }
 
-/// Bytes of a value's compact JSON text.
-pub(crate) fn text_bytes(value: &impl Serialize) -> usize {
-    let mut count = Count(0);
-    match serde_json::to_writer(&mut count, value) {
-        Ok(()) => count.0,
-        // Counting never fails; were it to, the value would be over every limit.
-        Err(_) => usize::MAX / 4,
-    }
-}
-
-fn map_bytes(map: &Map<String, Value>) -> usize {
+/// Bytes of an object's compact JSON text.
+pub(crate) fn map_bytes(map: &Map<String, Value>) -> usize {
     let entries = map.iter().enumerate();
-    entries.fold(2, |bytes, (before, (key, value))| bytes + entry_bytes(key, text_bytes(value), before))
+    entries.fold(2, |bytes, (before, (key, value))| bytes + entry_bytes(key, json::size(value), before))
 }
 
 /// Key, colon, value, and the comma when other entries stand before it.
 fn entry_bytes(key: &str, value_bytes: usize, before: usize) -> usize {
-    text_bytes(&key) + 1 + value_bytes + usize::from(before > 0)
-}
-
-struct Count(usize);
-
-impl io::Write for Count {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    json::size(&Value::String(key.to_owned())) + 1 + value_bytes + usize::from(before > 0)
 }
 
 #[cfg(test)]
@@ -181,7 +158,7 @@ mod tests {
                 } else {
                     data.write(&path, value);
                 }
-                prop_assert_eq!(data.bytes(), Value::Object(data.map().clone()).to_string().len());
+                prop_assert_eq!(data.bytes(), orch8_model::json::print(&Value::Object(data.map().clone())).len());
             }
         }
     }

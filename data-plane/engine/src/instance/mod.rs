@@ -18,7 +18,7 @@ mod try_node;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use orch8_model::{ClaimEpoch, ContinuityId, InstanceId, Millis, StepError, TenantId};
+use orch8_model::{ClaimEpoch, ContinuityId, InstanceId, Millis, StepError, TenantId, json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -29,7 +29,7 @@ use crate::{
     record::{KeptAnswer, TurnRecord, Work},
 };
 
-pub(crate) use data::{Data, text_bytes};
+pub(crate) use data::Data;
 pub(crate) use frame::{Ended, Frame};
 pub(crate) use index::Index;
 pub(crate) use kind::{CATCH, FINALLY, TRY};
@@ -151,14 +151,14 @@ impl Instance {
     /// A run before its first turn.
     pub fn new(birth: Birth) -> Self {
         let state = State { data: Data::new(birth.data.clone()), ..State::default() };
-        Self { config_bytes: text_bytes(&birth.config), birth, state, index: Index::default() }
+        Self { config_bytes: data::map_bytes(&birth.config), birth, state, index: Index::default() }
     }
 
     /// Reads a snapshot back. Errors: a text this version did not write.
     pub fn restore(birth: Birth, snapshot: &str) -> Result<Self, String> {
-        let mut state: State = serde_json::from_str(snapshot).map_err(|e| e.to_string())?;
+        let mut state: State = json::decode(snapshot.as_bytes()).map_err(|problem| problem.message)?;
         let index = Index::rebuild(&mut state)?;
-        Ok(Self { config_bytes: text_bytes(&birth.config), birth, state, index })
+        Ok(Self { config_bytes: data::map_bytes(&birth.config), birth, state, index })
     }
 
     /// Everything needed to go on, as compact JSON text; does not grow with history.

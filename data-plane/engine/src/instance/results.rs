@@ -107,7 +107,7 @@ fn entry_bytes(value: Option<&Shared<Value>>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::data::text_bytes, *};
+    use super::*;
 
     fn row(results: &Results) -> Value {
         let mut row = Map::new();
@@ -146,6 +146,6 @@ mod tests {
         assert_eq!(row["results"], Value::Null);
         assert_eq!(row["results_omitted"], "size");
         (0..20_000).for_each(|k| results.put_error(k, &"é".repeat(400)));
-        assert!(text_bytes(&row) < OUTPUT_BYTES_MAX);
+        assert!(orch8_model::json::size(&row) < OUTPUT_BYTES_MAX);
     }
 }

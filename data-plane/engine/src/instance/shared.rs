@@ -5,9 +5,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use orch8_model::json;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::data::text_bytes;
+use serde_json::Value;
 
 /// Shared, immutable, written as the value itself.
 #[derive(Debug)]
@@ -26,10 +26,10 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T: Serialize> Shared<T> {
+impl Shared<Value> {
     /// Bytes of the JSON text.
     pub(crate) fn bytes(&self) -> usize {
-        *self.0.bytes.get_or_init(|| text_bytes(&self.0.value))
+        *self.0.bytes.get_or_init(|| json::size(&self.0.value))
     }
 }
 

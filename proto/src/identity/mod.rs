@@ -1,0 +1,20 @@
+//! Who asks, what he may call, and for which tenant.
+//!
+//! A call passes three checks: [`Authenticate`] finds the credential in the [`KeyRing`] and its roles in the table
+//! [`access`]; the handler then makes a [`TenantScope`], the only key to a tenant's rows. What an *object* allows is
+//! judged inside the operation that loads it.
+//!
+//! Secrets stay here: a request reaches its handler without its `authorization` header.
+
+pub mod access;
+mod authenticate;
+mod follow;
+mod grant;
+mod principal;
+mod ring;
+
+pub use authenticate::Authenticate;
+pub use follow::Follower;
+pub use grant::{Grant, role, wire_role, wire_roles};
+pub use principal::{Principal, TenantScope, principal, scope};
+pub use ring::KeyRing;
