@@ -181,12 +181,12 @@ mod tests {
         assert_eq!(
             trimmed,
             [
-                "WORKER   LANE   HANDLERS      CREDIT   IN FLIGHT   LAST FRAME   VERSION",
-                "w1       main   charge mail   30       2           2.0 s ago    1.4",
+                "WORKER  LANE  HANDLERS     CREDIT  IN FLIGHT  LAST FRAME  VERSION",
+                "w1      main  charge mail  30      2          2.0 s ago   1.4",
                 "",
-                "HANDLER   SESSIONS   QUEUED   IN FLIGHT   OLDEST",
-                "charge    1          0        2",
-                "chrage    0          1,200    0           1 min 01 s",
+                "HANDLER  SESSIONS  QUEUED  IN FLIGHT  OLDEST",
+                "charge   1         0       2",
+                "chrage   0         1,200   0          1 min 01 s",
                 "! 1,200 tasks wait for `chrage`, which no worker offers; nearest offered: `charge` — orch8 worker --handler chrage --exec CMD",
             ]
         );
