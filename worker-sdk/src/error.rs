@@ -127,7 +127,10 @@ mod tests {
             .details(serde_json::json!({ "bank": 7 }))
             .retry_after(Duration::from_millis(1_500));
         let wire = error.into_wire();
-        assert_eq!((wire.message.as_str(), wire.code.as_str(), wire.retryable), ("no", "CARD_DECLINED", false));
+        assert_eq!(
+            (wire.message.as_str(), wire.code.as_str(), wire.retryable),
+            ("no", "CARD_DECLINED", false)
+        );
         assert_eq!(wire.details.map(|d| d.data.to_vec()), Some(br#"{"bank":7}"#.to_vec()));
         assert_eq!(wire.retry_after.map(|d| (d.seconds, d.nanos)), Some((1, 500_000_000)));
     }

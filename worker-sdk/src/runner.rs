@@ -310,7 +310,10 @@ async fn unknown_handler(context: StepContext, _: Bytes) -> Result<Bytes, StepEr
 
 /// What no waiting heals, when it meets the first session.
 fn is_final(code: Code) -> bool {
-    matches!(code, Code::Unauthenticated | Code::PermissionDenied | Code::InvalidArgument | Code::Unimplemented)
+    matches!(
+        code,
+        Code::Unauthenticated | Code::PermissionDenied | Code::InvalidArgument | Code::Unimplemented
+    )
 }
 
 /// Uniform in [0, 1).

@@ -33,3 +33,13 @@ pub struct OutputRecord {
     #[serde(rename = "v")]
     pub output: Value,
 }
+
+impl TurnRecord {
+    /// Reads a stored record back. Errors: a text this version did not write.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        // Values of depth 128 stand a few levels below the record.
+        let mut reader = serde_json::Deserializer::from_str(text);
+        reader.disable_recursion_limit();
+        Self::deserialize(&mut reader)
+    }
+}

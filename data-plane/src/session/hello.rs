@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use orch8_model::{Fault, HandlerName, Reason, TenantId, WorkerId, limits::NAME_BYTES_MAX};
+use orch8_model::{Fault, HandlerName, Reason, Shard, TenantId, WorkerId, limits::NAME_BYTES_MAX};
 use orch8_proto::{door, v1};
 
 use super::SessionConfig;
@@ -19,8 +19,8 @@ pub(super) struct Greeting {
     pub nonce: String,
     pub version: String,
     pub lanes: Vec<(String, Vec<HandlerName>)>,
-    /// What it says it runs, in its order; judged one by one.
-    pub running: Vec<v1::Lease>,
+    /// What it says it runs and where the owner is, in its order; judged one by one.
+    pub running: Vec<(v1::Lease, Shard)>,
     /// Results it has no answer to, in its order; judged one by one.
     pub unacknowledged: Vec<v1::TaskResult>,
     /// Of its last session; empty when it has none.
@@ -42,11 +42,17 @@ impl Greeting {
             nonce: door::text("hello.instance_nonce", hello.instance_nonce, NONCE_BYTES_MAX)?,
             version: door::text("hello.version", hello.version, NAME_BYTES_MAX)?,
             lanes: lanes(hello.lanes, config.handlers)?,
-            running: hello.running.into_iter().map(|held| held.lease.unwrap_or_default()).collect(),
+            running: hello.running.into_iter().map(running).collect(),
             unacknowledged: hello.unacknowledged,
             token: door::text("hello.resume_token", hello.resume_token, TOKEN_BYTES_MAX)?,
         })
     }
+}
+
+/// What names no task or no shard is judged to be nothing: an empty lease, shard 0.
+fn running(held: v1::HeldTask) -> (v1::Lease, Shard) {
+    let shard = held.route.and_then(|route| u16::try_from(route.shard).ok()).unwrap_or_default();
+    (held.lease.unwrap_or_default(), Shard(shard))
 }
 
 fn lanes(lanes: Vec<v1::Lane>, max: usize) -> Result<Vec<(String, Vec<HandlerName>)>, Fault> {
@@ -91,12 +97,7 @@ mod tests {
     }
 
     fn hello(lanes: Vec<v1::Lane>) -> v1::Hello {
-        v1::Hello {
-            worker_id: "w".to_owned(),
-            instance_nonce: "n".to_owned(),
-            lanes,
-            ..v1::Hello::default()
-        }
+        v1::Hello { worker_id: "w".to_owned(), instance_nonce: "n".to_owned(), lanes, ..v1::Hello::default() }
     }
 
     #[test]
@@ -118,9 +119,21 @@ mod tests {
             (hello(vec![lane("a", &many)]), "hello.lanes.handlers", Reason::TooLarge),
             (v1::Hello { worker_id: String::new(), ..good() }, "hello.worker_id", Reason::InvalidField),
             (v1::Hello { worker_id: "w".repeat(257), ..good() }, "hello.worker_id", Reason::TooLarge),
-            (v1::Hello { instance_nonce: String::new(), ..good() }, "hello.instance_nonce", Reason::InvalidField),
-            (v1::Hello { instance_nonce: "n".repeat(65), ..good() }, "hello.instance_nonce", Reason::TooLarge),
-            (v1::Hello { tenant_id: "other".to_owned(), ..good() }, "hello.tenant_id", Reason::TenantMismatch),
+            (
+                v1::Hello { instance_nonce: String::new(), ..good() },
+                "hello.instance_nonce",
+                Reason::InvalidField,
+            ),
+            (
+                v1::Hello { instance_nonce: "n".repeat(65), ..good() },
+                "hello.instance_nonce",
+                Reason::TooLarge,
+            ),
+            (
+                v1::Hello { tenant_id: "other".to_owned(), ..good() },
+                "hello.tenant_id",
+                Reason::TenantMismatch,
+            ),
         ];
         let tenant = TenantId::parse("acme").expect("a name");
         for (hello, field, reason) in cases {

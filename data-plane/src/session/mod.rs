@@ -58,6 +58,9 @@ pub enum FromSession {
     Reported { tenant: TenantId, task: TaskRef, outcome: Outcome, answer: oneshot::Sender<v1::ResultAck> },
     /// No outcome of this delivery will come.
     Lost { task: TaskRef, how: HowLost },
+    /// A worker says it runs a delivery that this node never sent: it was sent before the owner took the shard. `Some`
+    /// when the lease still holds; the delivery is this session's from then on.
+    Adopt { tenant: TenantId, task: TaskRef, answer: oneshot::Sender<Option<Box<ReadyTask>>> },
 }
 
 impl ReadyTask {

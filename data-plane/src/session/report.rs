@@ -138,7 +138,10 @@ fn json_rules(what: &str, payload: v1::Payload) -> Result<Value, Refused> {
     orch8_model::json::parse(&data).map_err(|problem| {
         let place = if problem.pointer.is_empty() { "the root" } else { problem.pointer.as_str() };
         let reason = problem.reason.as_str();
-        Refused::invalid(format!("{what} at {place} (byte {}): {reason}: {}", problem.offset, problem.message))
+        Refused::invalid(format!(
+            "{what} at {place} (byte {}): {reason}: {}",
+            problem.offset, problem.message
+        ))
     })
 }
 
@@ -235,10 +238,7 @@ mod tests {
         for result in [
             v1::TaskResult { lease: None, ..good.clone() },
             v1::TaskResult { route: None, ..good.clone() },
-            v1::TaskResult {
-                route: Some(v1::Route { shard: 65_536, placement_epoch: 0 }),
-                ..good.clone()
-            },
+            v1::TaskResult { route: Some(v1::Route { shard: 65_536, placement_epoch: 0 }), ..good.clone() },
             lease(v1::Lease { task_id: "'; DROP".to_owned(), ..named.clone() }),
             lease(v1::Lease { claim_epoch: u64::MAX, ..named }),
         ] {

@@ -9,13 +9,17 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use futures::{FutureExt, Stream, StreamExt, stream, stream::FuturesUnordered};
 use orch8_model::{Fault, Millis, Shard, TenantId, limits::OUTPUT_BYTES_MAX};
 use orch8_proto::{door, v1};
 use prost::Message;
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::oneshot,
+    time::{timeout, timeout_at},
+};
 use uuid::Uuid;
 
 use super::{
@@ -130,7 +134,9 @@ where
     async fn open(&mut self) -> Result<(), Stop> {
         use v1::session_request::Frame;
         let config = self.sessions.config().clone();
-        let first = match timeout(config.hello, next_frame(&mut self.inbound, &self.line, config.frame_bytes)).await {
+        let first = match timeout(config.hello, next_frame(&mut self.inbound, &self.line, config.frame_bytes))
+            .await
+        {
             Ok(frame) => frame?,
             Err(_) => {
                 let limit = config.hello.as_millis();
@@ -146,18 +152,39 @@ where
         let reported: Vec<TaskRef> =
             unacknowledged.iter().flatten().map(|report: &Report| report.task).collect();
 
-        let ids = Ids {
-            key: self.key,
-            session: Uuid::new_v4().to_string(),
-            token: Uuid::new_v4().to_string(),
-        };
+        let ids =
+            Ids { key: self.key, session: Uuid::new_v4().to_string(), token: Uuid::new_v4().to_string() };
         let mut welcome = welcome(&ids, &config);
         let (tenant, line) = (&self.tenant, self.line.clone());
         welcome.held =
             self.sessions.with(|board, now| board.open(ids, tenant, &greeting, &reported, line, now))?;
+        self.ask_owners(&greeting, &mut welcome.held).await;
         welcome.acks = self.judge_first(unacknowledged).await;
         self.sessions.with(|board, _| board.welcome(self.key, welcome));
         Ok(())
+    }
+
+    /// What the worker runs and this node does not know was sent before its owner took the shard: the owner knows.
+    async fn ask_owners(&mut self, greeting: &Greeting, held: &mut [v1::HeldVerdict]) {
+        let mut asked = Vec::new();
+        for (verdict, (_, shard)) in held.iter_mut().zip(&greeting.running) {
+            let Some(task) = task::reference(verdict.lease.as_ref()) else { continue };
+            if verdict.state() == v1::HeldState::Drop {
+                let (answer, adopted) = oneshot::channel();
+                let post = Post::Session(FromSession::Adopt { tenant: self.tenant.clone(), task, answer });
+                tell_owner(&self.sessions, self.key, *shard, post).await;
+                asked.push((verdict, adopted));
+            }
+        }
+        // An owner that stopped, or takes too long, adopts nothing: the worker drops the task.
+        let patience = Instant::now() + self.sessions.config().ack;
+        for (verdict, adopted) in asked {
+            let Ok(Ok(Some(ready))) = timeout_at(patience.into(), adopted).await else { continue };
+            let prepared = task::Prepared::new(&ready);
+            if self.sessions.with(|board, now| board.take_over(self.key, prepared, now)) {
+                verdict.set_state(v1::HeldState::Keep);
+            }
+        }
     }
 
     async fn listen(&mut self) -> Stop {
@@ -213,7 +240,7 @@ where
     /// Renews the lease, then does what the frame asks.
     fn hear(
         &self,
-        act: impl FnOnce(&mut super::board::Board, std::time::Instant) -> Result<(), Fault>,
+        act: impl FnOnce(&mut super::board::Board, Instant) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         self.sessions.with(|board, now| {
             board.heard(self.key, now);
@@ -393,7 +420,11 @@ impl Future for Answer {
         };
         let lease = self.lease.take();
         let mut ack = verdict.unwrap_or_else(|_| {
-            report::ack(v1::Lease::default(), v1::ResultStatus::RetryLater, "the owner of the task is not there now")
+            report::ack(
+                v1::Lease::default(),
+                v1::ResultStatus::RetryLater,
+                "the owner of the task is not there now",
+            )
         });
         ack.lease = lease;
         if ack.status() == v1::ResultStatus::Committed

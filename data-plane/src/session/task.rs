@@ -42,10 +42,7 @@ impl Prepared {
         let params_bytes = params.data.len();
         let wire = Box::new(v1::Task {
             lease: Some(lease(task.reference())),
-            route: Some(v1::Route {
-                shard: u32::from(task.shard.0),
-                placement_epoch: task.placement.get(),
-            }),
+            route: Some(v1::Route { shard: u32::from(task.shard.0), placement_epoch: task.placement.get() }),
             tenant_id: task.tenant.to_string(),
             instance_id: task.instance.to_string(),
             continuity_id: task.continuity.to_string(),
@@ -81,11 +78,7 @@ impl Prepared {
 
 /// The lease of a delivery, as workers echo it.
 pub(super) fn lease(task: TaskRef) -> v1::Lease {
-    v1::Lease {
-        task_id: task.task.to_string(),
-        attempt: task.attempt,
-        claim_epoch: task.claim_epoch.get(),
-    }
+    v1::Lease { task_id: task.task.to_string(), attempt: task.attempt, claim_epoch: task.claim_epoch.get() }
 }
 
 /// The delivery that a worker names. `None`: no lease, or one that this house never wrote.

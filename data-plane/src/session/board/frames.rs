@@ -166,13 +166,13 @@ impl Board {
         self.draining = true;
         let keys: Vec<SessionKey> = self.sessions.keys().copied().collect();
         for key in keys {
-            self.unbatch(key);
             let Some(session) = self.sessions.get_mut(&key).filter(|session| session.is_live()) else {
                 continue;
             };
             session.going_away = true;
             session.outbox.go_away = Some((deadline, reason.to_owned()));
             session.line.bell.notify_one();
+            self.unbatch(key);
         }
     }
 
@@ -241,7 +241,9 @@ impl Board {
             // Withdrawn since it was put here: gone, or somebody else's.
             let Some(entry) = self.tasks.get_mut(&task) else { continue };
             let Place::Batched(holder, _) = entry.place else { continue };
-            let Some(lane) = session.lanes.get(holder.lane).filter(|_| holder.session == key) else { continue };
+            let Some(lane) = session.lanes.get(holder.lane).filter(|_| holder.session == key) else {
+                continue;
+            };
             let Some(mut wire) = entry.wire.take() else { continue };
             wire.lane.clone_from(&lane.name);
             entry.place = Place::Sent(holder);

@@ -23,16 +23,14 @@ impl Board {
     /// The stream of a session is gone, or is to go: `why` is what the worker reads. With a grace, what the worker
     /// acknowledged keeps its lease for so long.
     pub fn part(&mut self, key: SessionKey, grace: Option<Duration>, why: Option<Fault>, now: Instant) {
-        self.unbatch(key);
         let Some(session) = self.sessions.get_mut(&key) else { return };
         if session.is_live() {
-            session.line.end(why);
-            session.outbox = Outbox::default();
-            session.unacked.clear();
             let until = grace.and_then(|grace| now.checked_add(grace)).unwrap_or(now);
             session.phase = Phase::Broken { until };
+            session.line.end(why);
+            self.unbatch(key);
             self.live -= 1;
-            self.withdraw_offers(key);
+            self.forget_stream(key);
             self.lose_where(key, now, |entry| match entry {
                 Place::Sent(_) => Some(HowLost::NeverStarted),
                 Place::Queued | Place::Batched(..) | Place::Acked(_) | Place::Reported(_) => None,
@@ -134,8 +132,11 @@ impl Board {
         }
     }
 
-    fn withdraw_offers(&mut self, key: SessionKey) {
+    /// Nothing is offered or sent on this stream any more.
+    fn forget_stream(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
+        session.outbox = Outbox::default();
+        session.unacked.clear();
         let offers = std::mem::take(&mut session.offers);
         if let Some(tenant) = self.tenants.get_mut(&session.tenant) {
             tenant.sessions.remove(&key);

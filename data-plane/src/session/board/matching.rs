@@ -44,6 +44,7 @@ impl Board {
         self.wake_one(queue);
     }
 
+    /// Takes a task out of its queue; the one behind it may be cheap enough for somebody idle.
     pub(super) fn unqueue(&mut self, entry: &Entry) {
         if let Some(queue) = self.queues.get_mut(entry.queue) {
             queue.waiting.remove(&entry.standing);
@@ -54,6 +55,7 @@ impl Board {
                 load.queued_bytes = load.queued_bytes.saturating_sub(entry.wire_bytes);
             }
         }
+        self.wake_one(entry.queue);
     }
 
     /// Credit, room or life came to a session: it enters the round if it finds work, else its offers stand idle.
@@ -136,7 +138,6 @@ impl Board {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         session.turn = Turn::None;
         let Some(tenant) = self.tenants.get_mut(&session.tenant) else { return };
-        let mut more: Vec<QueueId> = Vec::new();
         while session.takes_tasks(self.config.batch_tasks)
             && self.node.in_flight < self.config.node.in_flight
             && tenant.load.in_flight < self.config.tenant.in_flight
@@ -164,20 +165,25 @@ impl Board {
             session.held.insert(choice.task.task);
             outbox.batch.push(choice.task.task);
             outbox.batch_bytes = bytes;
-            if !queue.waiting.is_empty() && !queue.idle.is_empty() && more.last() != Some(&choice.queue) {
-                more.push(choice.queue);
-            }
         }
         if !session.outbox.batch.is_empty() {
             session.line.bell.notify_one();
         }
-        // A smaller task came to the front of these: someone who could not pay for the last one may pay for it.
-        for queue in more {
+        self.pass_on(key);
+    }
+
+    /// Wakes others for what this session was woken for and did not take: it may have spent its credit on a better
+    /// task, a cheaper task may have come to the front, or it may not take tasks any more.
+    fn pass_on(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get(&key) else { return };
+        let left: Vec<QueueId> = session.offers.iter().map(|offer| offer.queue).collect();
+        for queue in left {
             self.wake_one(queue);
         }
     }
 
-    /// What was put into the outbox and not written goes back where it stood.
+    /// The session takes no tasks from here on: what was put into its outbox and not written goes back where it
+    /// stood. Say so in its state first, or it is woken for them again.
     pub(super) fn unbatch(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let batch = std::mem::take(&mut session.outbox.batch);
@@ -200,9 +206,21 @@ impl Board {
             }
             self.enqueue(task);
         }
+        self.pass_on(key);
     }
 
-    pub(super) fn refund(&mut self, holder: Holder, paid: Paid, params_bytes: usize) {
+    /// Takes one task out of a Dispatch that was not written; the credit comes back.
+    pub(super) fn unpack(&mut self, entry: &Entry, holder: Holder, paid: Paid, task: TaskRef) {
+        self.refund(holder, paid, entry.params_bytes);
+        if let Some(session) = self.sessions.get_mut(&holder.session) {
+            let outbox = &mut session.outbox;
+            outbox.batch.retain(|other| *other != task);
+            outbox.batch_bytes = outbox.batch_bytes.saturating_sub(entry.wire_bytes);
+            outbox.batch_full = false;
+        }
+    }
+
+    fn refund(&mut self, holder: Holder, paid: Paid, params_bytes: usize) {
         let session = self.sessions.get_mut(&holder.session);
         if let Some(lane) = session.and_then(|session| session.lanes.get_mut(holder.lane)) {
             lane.credit.refund(paid, params_bytes);

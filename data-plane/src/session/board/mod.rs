@@ -189,6 +189,14 @@ impl Board {
             self.sweep_tenant(&task.tenant);
             return Admission::Full;
         }
+        let reference = task.reference;
+        self.enter(task, now);
+        self.enqueue(reference);
+        Admission::Queued
+    }
+
+    /// Notes a task that is nowhere yet.
+    fn enter(&mut self, task: Prepared, now: Instant) {
         let start_by = task.start_within.and_then(|within| now.checked_add(within));
         let timer = start_by.map(|at| self.set_timer(at, Due::Task(task.reference)));
         let standing = Standing::new(task.priority, self.next_age);
@@ -209,8 +217,6 @@ impl Board {
             timer,
         };
         self.tasks.insert(task.reference, entry);
-        self.enqueue(task.reference);
-        Admission::Queued
     }
 
     /// The task is no longer wanted: it leaves the queue, or is revoked from the session that has it.
@@ -271,7 +277,7 @@ impl Board {
         match entry.place {
             Place::Queued => self.unqueue(&entry),
             Place::Batched(holder, paid) => {
-                self.refund(holder, paid, entry.params_bytes);
+                self.unpack(&entry, holder, paid, task);
                 self.vacate(&entry, holder);
                 self.let_go(&entry, holder, task);
             }
@@ -320,3 +326,6 @@ impl Load {
         self.queued >= bounds.queued || self.queued_bytes.saturating_add(bytes) > bounds.queued_bytes
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,11 @@ use super::{
     Board, Due, Holder, Place, SessionKey, Worker,
     session::{Credit, Lane, Line, Offer, Outbox, Phase, Session, Turn},
 };
-use crate::session::{TaskRef, hello::Greeting, task};
+use crate::session::{
+    TaskRef,
+    hello::Greeting,
+    task::{self, Prepared},
+};
 
 /// What a new session is called. Chosen by the caller: nothing here is random.
 pub(in crate::session) struct Ids {
@@ -144,7 +148,7 @@ impl Board {
         now: Instant,
     ) -> Vec<v1::HeldVerdict> {
         let mut verdicts = Vec::with_capacity(greeting.running.len());
-        for lease in &greeting.running {
+        for (lease, _) in &greeting.running {
             let task = task::reference(Some(lease));
             let state = match task.is_some_and(|task| self.adopt(key, earlier, task, now)) {
                 true => v1::HeldState::Keep,
@@ -177,6 +181,32 @@ impl Board {
                 lane.in_flight = lane.in_flight.saturating_sub(1);
             }
         }
+        // The lane it left may have been full.
+        self.consider(old.session);
+        true
+    }
+
+    /// A delivery that the owner says this worker runs: sent before this node knew of it. `false`: the session is gone.
+    pub fn take_over(&mut self, key: SessionKey, task: Prepared, now: Instant) -> bool {
+        if !self.sessions.get(&key).is_some_and(Session::is_live) || self.tasks.contains_key(&task.reference)
+        {
+            return false;
+        }
+        // It has started: schedule-to-start is over.
+        let (reference, task) = (task.reference, Prepared { start_within: None, ..task });
+        self.enter(task, now);
+        let Some(entry) = self.tasks.get_mut(&reference) else { return false };
+        let Some(session) = self.sessions.get_mut(&key) else { return false };
+        let holder = Holder { session: key, lane: session.lane_of(entry.queue) };
+        entry.wire = None;
+        entry.place = Place::Sent(holder);
+        session.held.insert(reference);
+        if let Some(queue) = self.queues.get_mut(entry.queue) {
+            queue.in_flight += 1;
+        }
+        let tenant = entry.tenant.clone();
+        self.occupy(&tenant, holder);
+        self.acknowledge(reference, now);
         true
     }
 
@@ -190,9 +220,7 @@ impl Board {
         let unacknowledged: Vec<TaskRef> = session
             .held
             .iter()
-            .filter(|task| {
-                self.tasks.get(task).is_some_and(|entry| matches!(entry.place, Place::Sent(_)))
-            })
+            .filter(|task| self.tasks.get(task).is_some_and(|entry| matches!(entry.place, Place::Sent(_))))
             .copied()
             .collect();
         for task in unacknowledged {

@@ -89,7 +89,9 @@ pub(super) enum Phase {
     /// The worker said all it had to say: what is in the outbox goes out, then the stream ends.
     Closing,
     /// The stream is gone. Acknowledged tasks keep their lease until then.
-    Broken { until: Instant },
+    Broken {
+        until: Instant,
+    },
 }
 
 /// Where a session stands in the round of those with work and credit.
