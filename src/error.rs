@@ -32,6 +32,8 @@ pub enum Exit {
     TimedOut,
     /// A measurement that says nothing.
     Noisy,
+    /// Ctrl-c, as shells count it.
+    Interrupted,
 }
 
 impl Exit {
@@ -49,6 +51,7 @@ impl Exit {
         Exit::InstanceCancelled,
         Exit::TimedOut,
         Exit::Noisy,
+        Exit::Interrupted,
     ];
 
     /// The process's exit code.
@@ -65,6 +68,7 @@ impl Exit {
             Exit::InstanceCancelled => 11,
             Exit::TimedOut => 12,
             Exit::Noisy => 13,
+            Exit::Interrupted => 130,
         }
     }
 }

@@ -63,10 +63,18 @@ async fn run(cli: Cli, screen: Screen) -> anyhow::Result<Exit> {
         Command::Signal(args) => signal::run(args, &caller, screen).await,
         Command::Workers(args) => workers::run(args, &caller, screen).await,
         Command::Worker(args) => worker::run(args, &caller, screen).await,
-        Command::Demo(args) => demo::run(args, screen).await,
+        Command::Demo(args) => until_interrupted(demo::run(args, screen)).await,
         Command::DemoWorker(args) => demo::worker::run(args).await,
         Command::DemoLedger(args) => demo::ledger::run(args).await,
-        Command::Bench(args) => bench::run(args, screen).await,
+        Command::Bench(args) => until_interrupted(bench::run(args, screen)).await,
+    }
+}
+
+/// Ctrl-c drops the work, and with it its processes and its temporary folder.
+async fn until_interrupted(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+    tokio::select! {
+        outcome = work => outcome,
+        Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
     }
 }
 
