@@ -22,7 +22,10 @@ mod timeline;
 mod worker;
 mod workers;
 
-use std::{io::Read, process::ExitCode};
+use std::{
+    io::{IsTerminal, Read},
+    process::ExitCode,
+};
 
 use clap::Parser;
 
@@ -103,6 +106,9 @@ fn log_to_stderr(command: &Command) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ORCH8_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(quiet));
     // Fails only if somebody set a subscriber before, and then it stays.
-    let _set_before =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _set_before = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .try_init();
 }
