@@ -118,8 +118,7 @@ pub async fn start_engine(exe: &Path, dir: &Path, listen: SocketAddr) -> anyhow:
 
 async fn answers(connection: &Connection) -> bool {
     let Ok(server) = Server::lazy(&connection.address, &connection.client_key) else { return false };
-    let asked = server.sequences().list_sequences(ListSequencesRequest::default()).await.is_ok();
-    asked
+    server.sequences().list_sequences(ListSequencesRequest::default()).await.is_ok()
 }
 
 /// As an argument.

@@ -141,7 +141,7 @@ async fn publish(file: &str, caller: &Caller, screen: Screen) -> anyhow::Result<
 
 async fn list(namespace: Option<String>, caller: &Caller, screen: Screen) -> anyhow::Result<Exit> {
     let server = caller.connect().await?;
-    let mut table = crate::screen::table(["NAME", "VERSION", "NAMESPACE", "PUBLISHED (UTC)", "ID"]);
+    let mut table = crate::screen::Table::new(["NAME", "VERSION", "NAMESPACE", "PUBLISHED (UTC)", "ID"]);
     let mut page_token = String::new();
     let mut rows = 0_usize;
     for _ in 0..PAGES_MAX {
@@ -157,7 +157,7 @@ async fn list(namespace: Option<String>, caller: &Caller, screen: Screen) -> any
             match screen.mode {
                 Mode::Json => screen.line(&wire::sequence(sequence).to_string())?,
                 Mode::Human => {
-                    table.add_row([
+                    table.row([
                         human::foreign(&sequence.name, 80),
                         sequence.version.to_string(),
                         human::foreign(&sequence.namespace, 80),

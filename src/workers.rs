@@ -11,7 +11,7 @@ use crate::{
     client::Caller,
     error::Exit,
     human, json as wire,
-    screen::{Paint, Screen, table},
+    screen::{Paint, Screen, Table},
 };
 
 /// Handlers listed in one cell.
@@ -72,7 +72,8 @@ fn render(
 }
 
 fn session_table(sessions: &ListSessionsResponse, now: DateTime<Utc>) -> String {
-    let mut table = table(["WORKER", "LANE", "HANDLERS", "CREDIT", "IN FLIGHT", "LAST FRAME", "VERSION"]);
+    let mut table =
+        Table::new(["WORKER", "LANE", "HANDLERS", "CREDIT", "IN FLIGHT", "LAST FRAME", "VERSION"]);
     for session in &sessions.sessions {
         let last = wire::instant(session.last_frame_at.as_ref())
             .map(|at| format!("{} ago", human::span((now - at).num_milliseconds())))
@@ -80,7 +81,7 @@ fn session_table(sessions: &ListSessionsResponse, now: DateTime<Utc>) -> String 
         let worker = human::foreign(&session.worker_id, 60);
         let worker = if session.draining { format!("{worker} (draining)") } else { worker };
         for lane in &session.lanes {
-            table.add_row([
+            table.row([
                 worker.clone(),
                 human::foreign(&lane.name, 40),
                 some_of(&lane.handlers),
@@ -95,9 +96,9 @@ fn session_table(sessions: &ListSessionsResponse, now: DateTime<Utc>) -> String 
 }
 
 fn handler_table(handlers: &ListHandlersResponse) -> String {
-    let mut table = table(["HANDLER", "SESSIONS", "QUEUED", "IN FLIGHT", "OLDEST"]);
+    let mut table = Table::new(["HANDLER", "SESSIONS", "QUEUED", "IN FLIGHT", "OLDEST"]);
     for handler in &handlers.handlers {
-        table.add_row([
+        table.row([
             human::foreign(&handler.handler, 80),
             handler.sessions.to_string(),
             human::count(handler.queued),
@@ -177,16 +178,16 @@ mod tests {
         };
         let now = DateTime::from_timestamp(102, 0).expect("an instant");
         let shown = render(&sessions, &handlers, now, Paint(false));
-        let trimmed: Vec<&str> = shown.lines().map(str::trim).collect();
+        let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(
-            trimmed,
+            lines,
             [
-                "WORKER   LANE   HANDLERS      CREDIT   IN FLIGHT   LAST FRAME   VERSION",
-                "w1       main   charge mail   30       2           2.0 s ago    1.4",
+                "WORKER  LANE  HANDLERS     CREDIT  IN FLIGHT  LAST FRAME  VERSION",
+                "w1      main  charge mail  30      2          2.0 s ago   1.4",
                 "",
-                "HANDLER   SESSIONS   QUEUED   IN FLIGHT   OLDEST",
-                "charge    1          0        2",
-                "chrage    0          1,200    0           1 min 01 s",
+                "HANDLER  SESSIONS  QUEUED  IN FLIGHT  OLDEST",
+                "charge   1         0       2",
+                "chrage   0         1,200   0          1 min 01 s",
                 "! 1,200 tasks wait for `chrage`, which no worker offers; nearest offered: `charge` — orch8 worker --handler chrage --exec CMD",
             ]
         );

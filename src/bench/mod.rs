@@ -23,7 +23,7 @@ use self::figures::{Rate, Round};
 use crate::{
     error::Exit,
     human,
-    screen::{Paint, Screen, table},
+    screen::{Paint, Screen, Table},
 };
 
 /// Bytes of JSON per row, input and output, raw and engine alike.
@@ -155,10 +155,10 @@ impl Report {
     }
 
     fn render(&self, paint: Paint) -> String {
-        let mut table = table(["ROUND", "STEPS", "TOOK", "STEPS/S", "WAL BYTES/STEP", "STEPS/COMMIT"]);
+        let mut table = Table::new(["ROUND", "STEPS", "TOOK", "STEPS/S", "WAL BYTES/STEP", "STEPS/COMMIT"]);
         let mut row = |name: String, round: &Round| {
             let one = std::slice::from_ref(round);
-            table.add_row([
+            table.row([
                 name,
                 human::count(round.steps),
                 human::duration(round.took),

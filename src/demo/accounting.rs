@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     human, json as wire,
-    screen::{Paint, table},
+    screen::{Paint, Table},
 };
 
 /// How a run ended, as far as accounts go.
@@ -142,7 +142,7 @@ impl Tally {
 
     /// The table for people, with the arithmetic beside what happened.
     pub fn render(&self, paint: Paint) -> String {
-        let mut table = table([
+        let mut table = Table::new([
             "REFUND",
             "FLIGHTS",
             "EXPECTED",
@@ -157,7 +157,7 @@ impl Tally {
             } else {
                 format!("{:.1} min", row.delay_minutes as f64 / row.runs as f64)
             };
-            table.add_row([
+            table.row([
                 class.name().to_owned(),
                 human::count(row.runs),
                 human::count(row.expected_runs),

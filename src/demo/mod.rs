@@ -28,7 +28,13 @@ use self::{
     flights::{Class, FLIGHTS_MAX, Flight},
     stage::{Role, Stage},
 };
-use crate::{client::Server, error::Exit, human, screen::Screen, timeline};
+use crate::{
+    client::Server,
+    error::Exit,
+    human,
+    screen::{Mode, Screen},
+    timeline,
+};
 
 /// What a step takes at least; real work would take longer.
 const PACE: Duration = Duration::from_millis(2);
@@ -178,6 +184,9 @@ async fn watch_over(
 
 /// The tree of one flight, the dearest class first: what a run looks like.
 async fn show_one(server: &Server, flights: &[Flight], ids: &[String], screen: Screen) -> anyhow::Result<()> {
+    if screen.mode == Mode::Json {
+        return Ok(());
+    }
     let by_class = |class: Class| flights.iter().zip(ids).find(|(flight, _)| flight.class() == class);
     let Some((flight, id)) = Class::ALL.into_iter().rev().find_map(by_class) else { return Ok(()) };
     let tree = drive::timeline(server, id).await?;

@@ -184,7 +184,7 @@ mod tests {
         let facts = Facts { delay: 61, from: place("SAN"), to: place("SMF") };
         assert_eq!(
             classify(&facts),
-            json!({ "class": "partial", "route": "San Diego, CA → Sacramento, CA", "great_circle_km": 772 })
+            json!({ "class": "partial", "route": "San Diego, CA → Sacramento, CA", "great_circle_km": 773 })
         );
         assert!(!look_up(&Lookup { iata: "nowhere".to_owned() }).expect_err("refused").is_retryable());
     }

@@ -11,7 +11,7 @@ use crate::{
     client::Caller,
     error::Exit,
     human, json as wire,
-    screen::{Mode, Screen, table},
+    screen::{Mode, Screen, Table},
     timeline,
 };
 
@@ -116,7 +116,7 @@ pub async fn show(
 pub async fn list(args: ListArgs, caller: &Caller, screen: Screen) -> anyhow::Result<Exit> {
     let server = caller.connect().await?;
     let named = args.sequence.as_deref().map(crate::sequence::by_name_or_id).unwrap_or_default();
-    let mut table = table(["INSTANCE", "STATE", "SEQUENCE", "CREATED (UTC)", "TOOK", "ERROR"]);
+    let mut table = Table::new(["INSTANCE", "STATE", "SEQUENCE", "CREATED (UTC)", "TOOK", "ERROR"]);
     let mut page_token = String::new();
     let mut left = args.limit;
     while left > 0 {
@@ -135,7 +135,7 @@ pub async fn list(args: ListArgs, caller: &Caller, screen: Screen) -> anyhow::Re
             match screen.mode {
                 Mode::Json => screen.line(&wire::instance(instance).to_string())?,
                 Mode::Human => {
-                    table.add_row(row(instance));
+                    table.row(row(instance));
                 }
             }
         }

@@ -142,7 +142,7 @@ fn a_waiting_run_says_since_when_for_what_and_what_to_do() {
    │    sleeps until 2023-11-14 22:14:32 UTC (in 1 min 00 s)
    ├─ ◌ approve  pay
    │    since 11.0 s: “Pay?” — orch8 signal 0190a1b2 answer approve yes|no
-   └─ ◌ mail     mail         2 tries
+   └─ ◌ mail     mail        2 tries
         try 3 at 2023-11-14 22:13:32 UTC (in 500 ms)
         last try: FAILED: smtp is down
 "
@@ -228,14 +228,14 @@ fn iterations_of_several_blocks_are_grouped_by_their_innermost_index() {
         "\
 ✓ flight-refunds v1 · completed · 9 ms · 8 turns
   0190a1b2
-└─ ✓ outer          loop  9 ms
-   └─ ✓ inner#0     loop  9 ms
+└─ ✓ outer       loop  9 ms
+   └─ ✓ inner#0  loop  9 ms
       ├─ ✓ #0
-      │  ├─ ✓ a     noop  1 ms
-      │  └─ ✓ b     noop  1 ms
+      │  ├─ ✓ a  noop  1 ms
+      │  └─ ✓ b  noop  1 ms
       └─ ✓ #1
-         ├─ ✓ a     noop  1 ms
-         └─ ✓ b     noop  1 ms
+         ├─ ✓ a  noop  1 ms
+         └─ ✓ b  noop  1 ms
 "
     );
 }

@@ -79,13 +79,12 @@ pub fn what(node: &TimelineNode) -> String {
 
 /// How long it took, once it ended. A skipped node took none.
 pub fn time(node: &TimelineNode) -> String {
+    if node.state() == NodeState::Skipped {
+        return String::new();
+    }
     let begun = json::millis(node.activated_at.as_ref());
     let ended = json::millis(node.completed_at.as_ref());
-    match (node.state(), begun, ended) {
-        (NodeState::Skipped, _, _) => String::new(),
-        (_, Some(begun), Some(ended)) => human::span(ended.saturating_sub(begun)),
-        (_, _, _) => String::new(),
-    }
+    begun.zip(ended).map(|(begun, ended)| human::span(ended.saturating_sub(begun))).unwrap_or_default()
 }
 
 /// Tries when there was more than one; the route of a router.
