@@ -40,7 +40,8 @@ Exit codes:
   10  the instance failed              (instance wait, start --wait, watch)
   11  the instance was cancelled
   12  the time limit passed first
-  13  the measurement was too noisy and is discarded      (bench)";
+  13  the measurement was too noisy and is discarded      (bench)
+ 130  interrupted with ctrl-c, everything tidied up       (demo, bench)";
 
 /// Durable, multi-tenant workflows.
 #[derive(Debug, Parser)]
@@ -155,7 +156,7 @@ mod tests {
     #[test]
     fn every_exit_code_is_documented() {
         for exit in crate::error::Exit::ALL {
-            let line = format!("\n  {:>2}  ", exit.code());
+            let line = format!("\n{:>4}  ", exit.code());
             assert!(AFTER_HELP.contains(&line), "exit code {} is not in --help", exit.code());
         }
     }

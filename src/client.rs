@@ -70,6 +70,11 @@ impl Caller {
         self.global.tenant.clone().unwrap_or_default()
     }
 
+    /// Plain text to another machine was asked for.
+    pub fn is_insecure(&self) -> bool {
+        self.global.insecure
+    }
+
     /// Address and key, from the flags or from the nearest connection file.
     pub fn target(&self, speaks: Speaks) -> anyhow::Result<Target> {
         let dir = std::env::var_os("ORCH8_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
@@ -80,7 +85,8 @@ impl Caller {
     /// Connects now, so that an absent server is told as such.
     pub async fn connect(&self) -> anyhow::Result<Server> {
         let target = self.target(Speaks::Client)?;
-        let channel = endpoint(&target.address)?.connect().await.map_err(|error| unreachable(&target, &error))?;
+        let channel =
+            endpoint(&target.address)?.connect().await.map_err(|error| unreachable(&target, &error))?;
         Server::new(channel, &target.key)
     }
 }
@@ -181,8 +187,10 @@ fn endpoint(address: &str) -> Result<Endpoint, CliError> {
     match endpoint.uri().scheme_str() {
         Some("http") => Ok(endpoint),
         Some("https") => endpoint.tls_config(ClientTlsConfig::new().with_native_roots()).map_err(wrong),
-        Some(_) | None => Err(CliError::usage(format!("{address} begins neither with http:// nor with https://"))
-            .hint(format!("try --address http://{address}"))),
+        Some(_) | None => {
+            Err(CliError::usage(format!("{address} begins neither with http:// nor with https://"))
+                .hint(format!("try --address http://{address}")))
+        }
     }
 }
 
@@ -196,7 +204,8 @@ fn unreachable(target: &Target, error: &tonic::transport::Error) -> CliError {
         ),
         None => "is the address right, and the server running? `orch8 dev` starts one here".to_owned(),
     };
-    CliError::new(Exit::Unavailable, "UNREACHABLE", format!("cannot reach {}: {cause}", target.address)).hint(hint)
+    CliError::new(Exit::Unavailable, "UNREACHABLE", format!("cannot reach {}: {cause}", target.address))
+        .hint(hint)
 }
 
 /// The cause that says something: `Connection refused`, below three layers of "transport error".
@@ -219,7 +228,8 @@ fn resolve(
         (None, Some(file)) => Some(read_key(file)?),
         (None, None) => None,
     };
-    let Some(address) = global.address.clone().or_else(|| found.as_ref().map(|(_, c)| c.address.clone())) else {
+    let Some(address) = global.address.clone().or_else(|| found.as_ref().map(|(_, c)| c.address.clone()))
+    else {
         return Err(CliError::new(Exit::Unavailable, "NO_SERVER", "no server is known in this folder").hint(
             "start one with `orch8 dev`, or name one with --address and --key-file (ORCH8_ADDRESS, ORCH8_KEY_FILE)",
         ));
@@ -235,8 +245,10 @@ fn resolve(
             .hint("give one with --key-file or ORCH8_KEY_FILE"));
     };
     if !global.insecure && !may_carry_a_key(&address) {
-        return Err(CliError::usage(format!("{address} is another machine, and http would show the key on the way"))
-            .hint("use https://, or --insecure if the network between is yours"));
+        return Err(CliError::usage(format!(
+            "{address} is another machine, and http would show the key on the way"
+        ))
+        .hint("use https://, or --insecure if the network between is yours"));
     }
     Ok(Target { address, key, found_in: found.map(|(dir, _)| dir) })
 }
@@ -299,7 +311,8 @@ mod tests {
             (Some("http://10.0.0.1:1"), Some("mine"), Err("USAGE")),
         ] {
             let target = resolve(&flags(address, key), found(HOME), Speaks::Client);
-            let answer = target.as_ref().map(|t| (t.address.as_str(), t.key.reveal())).map_err(|e| e.reason.as_str());
+            let answer =
+                target.as_ref().map(|t| (t.address.as_str(), t.key.reveal())).map_err(|e| e.reason.as_str());
             assert_eq!(answer, expected, "{address:?} {key:?}");
         }
     }

@@ -39,20 +39,24 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Serves until interrupted. Errors: the folder is in use or not writable, the address is taken or not loopback.
 pub async fn run(args: DevArgs) -> anyhow::Result<()> {
     if !args.listen.ip().is_loopback() {
-        bail!("--listen {}: `orch8 dev` speaks plain text and listens on loopback only; use 127.0.0.1:PORT", args.listen);
+        bail!(
+            "--listen {}: `orch8 dev` speaks plain text and listens on loopback only; use 127.0.0.1:PORT",
+            args.listen
+        );
     }
     make_folder(&args.dir)?;
     let keys = Keys::load_or_make(&args.dir.join(KEYS))?;
-    let listener = TcpListener::bind(args.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}; choose another with --listen 127.0.0.1:PORT", args.listen))?;
+    let listener = TcpListener::bind(args.listen).await.with_context(|| {
+        format!("cannot listen on {}; choose another with --listen 127.0.0.1:PORT", args.listen)
+    })?;
     let address = format!("http://{}", listener.local_addr()?);
 
     let control_plane = open_control_plane(&args.dir, &keys).await?;
     let plane = open_data_plane(&args.dir).await?;
     let stop = CancellationToken::new();
     let services = plane.serve(control_plane.serve(Services::new()));
-    let serving = tokio::spawn(serve::serve(listener, services, control_plane.keys().clone(), stop.clone(), DRAIN));
+    let serving =
+        tokio::spawn(serve::serve(listener, services, control_plane.keys().clone(), stop.clone(), DRAIN));
 
     let channel = Endpoint::from_shared(address.clone())?.connect_lazy();
     plane.follow(channel, keys.secret(&keys.node)).await;
@@ -85,7 +89,11 @@ async fn open_control_plane(dir: &Path, keys: &Keys) -> anyhow::Result<ControlPl
             keys: vec![
                 (keys.secret(&keys.client), true, tenant.into_iter().collect()),
                 (keys.secret(&keys.worker), true, [Role::Worker].into_iter().collect()),
-                (keys.secret(&keys.operator), false, [Role::Operator, Role::PlacementAdmin].into_iter().collect()),
+                (
+                    keys.secret(&keys.operator),
+                    false,
+                    [Role::Operator, Role::PlacementAdmin].into_iter().collect(),
+                ),
                 (keys.secret(&keys.node), false, [Role::Node].into_iter().collect()),
             ],
         })
@@ -131,7 +139,10 @@ async fn signal() -> std::io::Result<()> {
 fn announce(address: &str, dir: &Path) {
     let dir: PathBuf = dir.to_owned();
     eprintln!("orch8 dev is ready at {address}");
-    eprintln!("data and keys are in {}; commands run from this folder find them by themselves", dir.display());
+    eprintln!(
+        "data and keys are in {}; commands run from this folder find them by themselves",
+        dir.display()
+    );
     eprintln!("next: orch8 sequence publish FILE.json");
 }
 
@@ -147,15 +158,18 @@ struct Keys {
 impl Keys {
     fn load_or_make(path: &Path) -> anyhow::Result<Self> {
         match fs::read(path) {
-            Ok(text) => serde_json::from_slice(&text)
-                .with_context(|| format!("{} is damaged; move the folder away to start afresh", path.display())),
+            Ok(text) => serde_json::from_slice(&text).with_context(|| {
+                format!("{} is damaged; move the folder away to start afresh", path.display())
+            }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::make(path),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
         }
     }
 
     fn make(path: &Path) -> anyhow::Result<Self> {
-        let secret = || SecretText::generate().map(|s| s.reveal().to_owned()).context("no randomness to make keys from");
+        let secret = || {
+            SecretText::generate().map(|s| s.reveal().to_owned()).context("no randomness to make keys from")
+        };
         let keys = Self { client: secret()?, worker: secret()?, operator: secret()?, node: secret()? };
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true);

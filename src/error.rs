@@ -32,6 +32,8 @@ pub enum Exit {
     TimedOut,
     /// A measurement that says nothing.
     Noisy,
+    /// Ctrl-c, as shells count it.
+    Interrupted,
 }
 
 impl Exit {
@@ -49,6 +51,7 @@ impl Exit {
         Exit::InstanceCancelled,
         Exit::TimedOut,
         Exit::Noisy,
+        Exit::Interrupted,
     ];
 
     /// The process's exit code.
@@ -65,6 +68,7 @@ impl Exit {
             Exit::InstanceCancelled => 11,
             Exit::TimedOut => 12,
             Exit::Noisy => 13,
+            Exit::Interrupted => 130,
         }
     }
 }
@@ -112,7 +116,12 @@ impl CliError {
 
 impl From<Status> for CliError {
     fn from(status: Status) -> Self {
-        let failure = Failure::from(status);
+        Failure::from(status).into()
+    }
+}
+
+impl From<Failure> for CliError {
+    fn from(failure: Failure) -> Self {
         let (exit, name, advice) = judge(failure.code);
         let reason = if failure.reason.is_empty() { name } else { &failure.reason };
         let mut error = Self::new(exit, reason, failure.message);
@@ -140,7 +149,9 @@ fn judge(code: Code) -> (Exit, &'static str, Option<&'static str>) {
         Code::InvalidArgument | Code::OutOfRange => (Exit::Refused, "INVALID_ARGUMENT", None),
         Code::FailedPrecondition => (Exit::Refused, "FAILED_PRECONDITION", None),
         Code::AlreadyExists => (Exit::Refused, "ALREADY_EXISTS", None),
-        Code::Aborted => (Exit::Refused, "ABORTED", Some("somebody else was faster: read again, then repeat")),
+        Code::Aborted => {
+            (Exit::Refused, "ABORTED", Some("somebody else was faster: read again, then repeat"))
+        }
         Code::Unavailable => (
             Exit::Unavailable,
             "UNAVAILABLE",
@@ -151,9 +162,11 @@ fn judge(code: Code) -> (Exit, &'static str, Option<&'static str>) {
         Code::Unauthenticated => {
             (Exit::Denied, "UNAUTHENTICATED", Some("give a valid key with --key-file or ORCH8_KEY_FILE"))
         }
-        Code::PermissionDenied => {
-            (Exit::Denied, "PERMISSION_DENIED", Some("this key has not the role, or speaks for another tenant"))
-        }
+        Code::PermissionDenied => (
+            Exit::Denied,
+            "PERMISSION_DENIED",
+            Some("this key has not the role, or speaks for another tenant"),
+        ),
         Code::Unimplemented => (
             Exit::Refused,
             "UNIMPLEMENTED",
@@ -168,7 +181,8 @@ fn judge(code: Code) -> (Exit, &'static str, Option<&'static str>) {
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&human::foreign(&self.message, MESSAGE_CHARS_MAX))?;
-        for field in &self.fields {
+        // One wrong field is often the whole message.
+        for field in self.fields.iter().filter(|field| !self.message.ends_with(&field.description)) {
             let name = human::foreign(&field.name, 200);
             write!(f, "\n  {name}: {}", human::foreign(&field.description, 500))?;
         }
@@ -274,11 +288,12 @@ mod tests {
     fn people_read_fields_and_what_to_do_next() {
         let mut error = CliError::new(Exit::Refused, "INVALID_FIELD", "2 problems").hint("fix them");
         error.fields.push(Field { name: "document/blocks/0/id".into(), description: "is missing".into() });
+        error.fields.push(Field { name: "document".into(), description: "2 problems".into() });
         let error = anyhow::Error::from(error).context("publishing");
         assert_eq!(for_people(&error), "orch8: 2 problems\n  document/blocks/0/id: is missing\n  → fix them");
         assert_eq!(
             for_scripts(&error).to_string(),
-            r#"{"error":{"reason":"INVALID_FIELD","message":"2 problems","fields":[{"field":"document/blocks/0/id","description":"is missing"}],"hint":"fix them","exit":4}}"#
+            r#"{"error":{"reason":"INVALID_FIELD","message":"2 problems","fields":[{"field":"document/blocks/0/id","description":"is missing"},{"field":"document","description":"2 problems"}],"hint":"fix them","exit":4}}"#
         );
     }
 

@@ -5,9 +5,10 @@
 
 use std::{collections::BTreeMap, os::unix::process::ExitStatusExt, process::Stdio, time::Duration};
 
+use bytes::Bytes;
 use orch8_model::limits::{ERROR_MESSAGE_BYTES_MAX, OUTPUT_BYTES_MAX};
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde_json::Value;
+use serde::de::IgnoredAny;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, Command},
@@ -24,8 +25,8 @@ const PIPE_GRACE: Duration = Duration::from_secs(2);
 /// How a try ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
-    /// Exit 0, and this was on standard output (nothing = null).
-    Completed(Value),
+    /// Exit 0, and this JSON text was on standard output (nothing = null). Its digits are as the command wrote them.
+    Completed(Bytes),
     /// Another try may help.
     Retryable { code: &'static str, message: String },
     /// Another try would end the same way.
@@ -34,9 +35,14 @@ pub enum Ended {
     Stopped,
 }
 
-/// Runs `command` with `sh -c`, with `input` on its standard input and `env` beside the inherited environment (without
+/// Runs `command` with `sh -c`, with the JSON text `input` on its standard input and `env` beside the inherited environment (without
 /// this process's own credentials). Ends it, with everything in its process group, when `stop` fires.
-pub async fn run(command: &str, input: &Value, env: &BTreeMap<&str, String>, stop: &CancellationToken) -> Ended {
+pub async fn run(
+    command: &str,
+    input: &[u8],
+    env: &BTreeMap<&str, String>,
+    stop: &CancellationToken,
+) -> Ended {
     let spawned = Command::new("sh")
         .arg("-c")
         .arg(command)
@@ -95,13 +101,12 @@ impl Drop for Group {
     }
 }
 
-async fn talk(child: &mut Child, input: &Value) -> Ended {
+async fn talk(child: &mut Child, input: &[u8]) -> Ended {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let text = input.to_string();
-    let write = async move {
+    let write = async {
         if let Some(mut stdin) = stdin {
             // A command that does not read its input closes the pipe; that is its right.
-            let _closed = stdin.write_all(text.as_bytes()).await;
+            let _closed = stdin.write_all(input).await;
         }
     };
     let mut output = Vec::new();
@@ -121,22 +126,26 @@ async fn talk(child: &mut Child, input: &Value) -> Ended {
         }
     };
     match status {
-        Err(error) => Ended::Retryable { code: "EXEC", message: format!("lost sight of the command: {error}") },
-        Ok(status) => judge(status.code(), status.signal(), &output, &errors.text()),
+        Err(error) => {
+            Ended::Retryable { code: "EXEC", message: format!("lost sight of the command: {error}") }
+        }
+        Ok(status) => judge(status.code(), status.signal(), output, &errors.text()),
     }
 }
 
 /// What an exit means. `code` is absent when a signal ended the command.
-fn judge(code: Option<i32>, signal: Option<i32>, output: &[u8], errors: &str) -> Ended {
+fn judge(code: Option<i32>, signal: Option<i32>, output: Vec<u8>, errors: &str) -> Ended {
     let explained = |what: String| if errors.is_empty() { what } else { format!("{what}: {errors}") };
     match code {
         Some(0) => parse(output),
-        Some(EXIT_RETRYABLE) => {
-            Ended::Retryable { code: "EXIT_75", message: explained("the command asked for another try".into()) }
-        }
-        Some(other) => {
-            Ended::Permanent { code: "EXIT", message: explained(format!("the command ended with exit code {other}")) }
-        }
+        Some(EXIT_RETRYABLE) => Ended::Retryable {
+            code: "EXIT_75",
+            message: explained("the command asked for another try".into()),
+        },
+        Some(other) => Ended::Permanent {
+            code: "EXIT",
+            message: explained(format!("the command ended with exit code {other}")),
+        },
         // The command did not decide this: the kernel ran out of memory, or somebody stopped the machine.
         None => Ended::Retryable {
             code: "SIGNAL",
@@ -145,16 +154,16 @@ fn judge(code: Option<i32>, signal: Option<i32>, output: &[u8], errors: &str) ->
     }
 }
 
-fn parse(output: &[u8]) -> Ended {
+fn parse(output: Vec<u8>) -> Ended {
     if output.len() > OUTPUT_BYTES_MAX {
         let message = format!("the command answered more than {OUTPUT_BYTES_MAX} bytes");
         return Ended::Permanent { code: "OUTPUT_TOO_LARGE", message };
     }
     if output.iter().all(u8::is_ascii_whitespace) {
-        return Ended::Completed(Value::Null);
+        return Ended::Completed(Bytes::from_static(b"null"));
     }
-    match serde_json::from_slice(output) {
-        Ok(value) => Ended::Completed(value),
+    match serde_json::from_slice::<IgnoredAny>(&output) {
+        Ok(IgnoredAny) => Ended::Completed(output.into()),
         Err(error) => Ended::Permanent {
             code: "INVALID_OUTPUT",
             message: format!("what the command wrote to standard output is not JSON: {error}"),
@@ -204,13 +213,18 @@ impl Tail {
 mod tests {
     use std::time::Instant;
 
-    use serde_json::json;
-
     use super::*;
+
+    /// More digits than a float holds.
+    const INPUT: &str = r#"{"n": 9007199254740993, "f": 1.0}"#;
 
     async fn ended(command: &str) -> Ended {
         let env = BTreeMap::from([("ORCH8_ATTEMPT", "2".to_owned())]);
-        run(command, &json!({ "n": 9_007_199_254_740_993_u64 }), &env, &CancellationToken::new()).await
+        run(command, INPUT.as_bytes(), &env, &CancellationToken::new()).await
+    }
+
+    fn completed(text: &str) -> Ended {
+        Ended::Completed(Bytes::copy_from_slice(text.as_bytes()))
     }
 
     #[tokio::test]
@@ -218,17 +232,14 @@ mod tests {
         let permanent = |code, message: &str| Ended::Permanent { code, message: message.to_owned() };
         let retryable = |code, message: &str| Ended::Retryable { code, message: message.to_owned() };
         for (command, expected) in [
-            ("cat", Ended::Completed(json!({ "n": 9_007_199_254_740_993_u64 }))),
-            ("true", Ended::Completed(Value::Null)),
-            ("echo $ORCH8_ATTEMPT", Ended::Completed(json!(2))),
+            ("cat", completed(INPUT)),
+            ("true", completed("null")),
+            ("echo $ORCH8_ATTEMPT", completed("2\n")),
             ("echo no funds >&2; exit 3", permanent("EXIT", "the command ended with exit code 3: no funds")),
             ("exit 1", permanent("EXIT", "the command ended with exit code 1")),
             ("echo busy >&2; exit 75", retryable("EXIT_75", "the command asked for another try: busy")),
             ("kill -9 $$", retryable("SIGNAL", "the command was ended by signal 9")),
-            (
-                "no-such-command 2>/dev/null",
-                permanent("EXIT", "the command ended with exit code 127"),
-            ),
+            ("no-such-command 2>/dev/null", permanent("EXIT", "the command ended with exit code 127")),
         ] {
             assert_eq!(ended(command).await, expected, "{command}");
         }
@@ -250,7 +261,8 @@ mod tests {
 
     #[tokio::test]
     async fn of_long_error_text_the_end_is_kept() {
-        let Ended::Permanent { message, .. } = ended("head -c 100000 /dev/zero | tr '\\0' x >&2; echo END >&2; exit 1").await
+        let Ended::Permanent { message, .. } =
+            ended("head -c 100000 /dev/zero | tr '\\0' x >&2; echo END >&2; exit 1").await
         else {
             panic!("exit 1 is permanent")
         };
@@ -272,7 +284,7 @@ mod tests {
                 stop.cancel();
             }
         });
-        assert_eq!(run(&command, &Value::Null, &BTreeMap::new(), &stop).await, Ended::Stopped);
+        assert_eq!(run(&command, b"null", &BTreeMap::new(), &stop).await, Ended::Stopped);
         assert!(begun.elapsed() < Duration::from_secs(10));
         tokio::time::sleep(Duration::from_millis(1_300)).await;
         assert!(!mark.exists(), "a grandchild went on after the stop");
@@ -281,7 +293,7 @@ mod tests {
     #[tokio::test]
     async fn a_background_child_that_holds_the_pipe_does_not_hold_the_step() {
         let begun = Instant::now();
-        assert_eq!(ended("sleep 60 & echo 1").await, Ended::Completed(json!(1)));
+        assert_eq!(ended("sleep 60 & echo 1").await, completed("1\n"));
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
 }

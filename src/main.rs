@@ -4,6 +4,7 @@
 //! decides nothing about workflows: what it says it has from the wire.
 
 mod bench;
+mod child;
 mod cli;
 mod client;
 mod connection;
@@ -21,7 +22,10 @@ mod timeline;
 mod worker;
 mod workers;
 
-use std::{io::Read, process::ExitCode};
+use std::{
+    io::{IsTerminal, Read},
+    process::ExitCode,
+};
 
 use clap::Parser;
 
@@ -62,10 +66,18 @@ async fn run(cli: Cli, screen: Screen) -> anyhow::Result<Exit> {
         Command::Signal(args) => signal::run(args, &caller, screen).await,
         Command::Workers(args) => workers::run(args, &caller, screen).await,
         Command::Worker(args) => worker::run(args, &caller, screen).await,
-        Command::Demo(args) => demo::run(args, screen).await,
+        Command::Demo(args) => until_interrupted(demo::run(args, screen)).await,
         Command::DemoWorker(args) => demo::worker::run(args).await,
         Command::DemoLedger(args) => demo::ledger::run(args).await,
-        Command::Bench(args) => bench::run(args, screen).await,
+        Command::Bench(args) => until_interrupted(bench::run(args, screen)).await,
+    }
+}
+
+/// Ctrl-c drops the work, and with it its processes and its temporary folder.
+async fn until_interrupted(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+    tokio::select! {
+        outcome = work => outcome,
+        Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
     }
 }
 
@@ -94,6 +106,9 @@ fn log_to_stderr(command: &Command) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ORCH8_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(quiet));
     // Fails only if somebody set a subscriber before, and then it stays.
-    let _set_before =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _set_before = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .try_init();
 }

@@ -1,6 +1,9 @@
 //! Where answers go: text for people, one line of JSON for scripts. Knows nothing of what it prints.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    fmt,
+    io::{self, IsTerminal, Write},
+};
 
 use clap::ValueEnum;
 use serde_json::Value;
@@ -34,7 +37,11 @@ impl Screen {
     }
 
     /// Prints the one or the other.
-    pub fn show(self, human: impl FnOnce(Paint) -> String, json: impl FnOnce() -> Value) -> anyhow::Result<()> {
+    pub fn show(
+        self,
+        human: impl FnOnce(Paint) -> String,
+        json: impl FnOnce() -> Value,
+    ) -> anyhow::Result<()> {
         match self.mode {
             Mode::Human => self.line(&human(self.paint)),
             Mode::Json => self.line(&json().to_string()),
@@ -91,10 +98,31 @@ impl Paint {
     }
 }
 
-/// A table without lines, with a dim headline: greppable, and it fits.
-pub fn table<const N: usize>(headings: [&str; N]) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).set_header(headings);
-    table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
-    table
+/// A table without lines and without spaces at the ends of lines: greppable, and it fits.
+#[derive(Debug)]
+pub struct Table(comfy_table::Table);
+
+impl Table {
+    pub fn new<const N: usize>(headings: [&str; N]) -> Self {
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::presets::NOTHING).set_header(headings);
+        table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
+        Self(table)
+    }
+
+    /// As many cells as there are headings.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.0.add_row(cells);
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self
+            .0
+            .lines()
+            .map(|line| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned())
+            .collect();
+        f.write_str(&lines.join("\n"))
+    }
 }

@@ -6,7 +6,8 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use orch8_model::limits::DOCUMENT_BYTES_MAX;
 use orch8_proto::v1::{
-    GetSequenceRequest, ListSequencesRequest, Payload, PublishSequenceRequest, ValidateSequenceRequest, Warning,
+    GetSequenceRequest, ListSequencesRequest, Payload, PublishSequenceRequest, ValidateSequenceRequest,
+    Warning,
 };
 use serde_json::{Value, json};
 
@@ -140,7 +141,7 @@ async fn publish(file: &str, caller: &Caller, screen: Screen) -> anyhow::Result<
 
 async fn list(namespace: Option<String>, caller: &Caller, screen: Screen) -> anyhow::Result<Exit> {
     let server = caller.connect().await?;
-    let mut table = crate::screen::table(["NAME", "VERSION", "NAMESPACE", "PUBLISHED (UTC)", "ID"]);
+    let mut table = crate::screen::Table::new(["NAME", "VERSION", "NAMESPACE", "PUBLISHED (UTC)", "ID"]);
     let mut page_token = String::new();
     let mut rows = 0_usize;
     for _ in 0..PAGES_MAX {
@@ -156,7 +157,7 @@ async fn list(namespace: Option<String>, caller: &Caller, screen: Screen) -> any
             match screen.mode {
                 Mode::Json => screen.line(&wire::sequence(sequence).to_string())?,
                 Mode::Human => {
-                    table.add_row([
+                    table.row([
                         human::foreign(&sequence.name, 80),
                         sequence.version.to_string(),
                         human::foreign(&sequence.namespace, 80),
@@ -237,7 +238,12 @@ pub fn read_bounded(file: &str, max: usize) -> anyhow::Result<Vec<u8>> {
     read.map_err(|error| CliError::usage(format!("cannot read {file}: {error}"))).context("reading")?;
     if bytes.len() > max {
         let limit = human::count(max as u64);
-        return Err(CliError::new(Exit::Refused, "TOO_LARGE", format!("{file} is larger than {limit} bytes")).into());
+        return Err(CliError::new(
+            Exit::Refused,
+            "TOO_LARGE",
+            format!("{file} is larger than {limit} bytes"),
+        )
+        .into());
     }
     Ok(bytes)
 }

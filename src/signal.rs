@@ -37,9 +37,7 @@ enum SignalKind {
     #[command(after_help = "Example:\n  orch8 signal 0190a1b2-… cancel")]
     Cancel,
     /// Merge an object into the data of the run.
-    #[command(
-        after_help = "Example:\n  orch8 signal 0190a1b2-… update-context --data '{\"limit\":5}'"
-    )]
+    #[command(after_help = "Example:\n  orch8 signal 0190a1b2-… update-context --data '{\"limit\":5}'")]
     UpdateContext {
         /// JSON object, or @file.
         #[arg(long, value_name = "JSON")]
@@ -60,9 +58,7 @@ enum SignalKind {
         comment: Option<String>,
     },
     /// A signal of the sequence's own.
-    #[command(
-        after_help = "Example:\n  orch8 signal 0190a1b2-… custom paid --payload '{\"cents\":900}'"
-    )]
+    #[command(after_help = "Example:\n  orch8 signal 0190a1b2-… custom paid --payload '{\"cents\":900}'")]
     Custom {
         name: String,
         /// JSON, or @file.
@@ -113,7 +109,10 @@ fn answer(block: &str, value: &str, iteration: Option<String>, comment: Option<S
         Some(comment) => json!({ "value": value, "comment": comment }),
         None => json!({ "value": value }),
     };
-    Signal::Custom(CustomSignal { name: format!("human_input:{block}{at}"), payload: Some(wire::payload(&payload)) })
+    Signal::Custom(CustomSignal {
+        name: format!("human_input:{block}{at}"),
+        payload: Some(wire::payload(&payload)),
+    })
 }
 
 #[cfg(test)]
@@ -128,8 +127,10 @@ mod tests {
             ("\"5\"", None, Some("why"), "human_input:ok", r#"{"value":"5","comment":"why"}"#),
         ] {
             let signal = answer("ok", value, iteration.map(str::to_owned), comment.map(str::to_owned));
-            let expected =
-                CustomSignal { name: name.to_owned(), payload: Some(wire::payload(&serde_json::from_str(payload).expect("json"))) };
+            let expected = CustomSignal {
+                name: name.to_owned(),
+                payload: Some(wire::payload(&serde_json::from_str(payload).expect("json"))),
+            };
             assert_eq!(signal, Signal::Custom(expected));
         }
     }

@@ -11,7 +11,7 @@ use crate::{
     client::Caller,
     error::Exit,
     human, json as wire,
-    screen::{Paint, Screen, table},
+    screen::{Paint, Screen, Table},
 };
 
 /// Handlers listed in one cell.
@@ -28,8 +28,11 @@ pub struct WorkersArgs {}
 pub async fn run(_: WorkersArgs, caller: &Caller, screen: Screen) -> anyhow::Result<Exit> {
     let server = caller.connect().await?;
     let tenant_id = caller.tenant();
-    let sessions =
-        server.workers().list_sessions(ListSessionsRequest { tenant_id: tenant_id.clone() }).await?.into_inner();
+    let sessions = server
+        .workers()
+        .list_sessions(ListSessionsRequest { tenant_id: tenant_id.clone() })
+        .await?
+        .into_inner();
     let handlers = server.workers().list_handlers(ListHandlersRequest { tenant_id }).await?.into_inner();
     screen.show(
         |paint| render(&sessions, &handlers, Utc::now(), paint),
@@ -43,7 +46,12 @@ pub async fn run(_: WorkersArgs, caller: &Caller, screen: Screen) -> anyhow::Res
     Ok(Exit::Ok)
 }
 
-fn render(sessions: &ListSessionsResponse, handlers: &ListHandlersResponse, now: DateTime<Utc>, paint: Paint) -> String {
+fn render(
+    sessions: &ListSessionsResponse,
+    handlers: &ListHandlersResponse,
+    now: DateTime<Utc>,
+    paint: Paint,
+) -> String {
     let mut text = String::new();
     if sessions.sessions.is_empty() {
         text.push_str("no worker is connected; `orch8 worker --handler NAME --exec CMD` starts one\n");
@@ -64,7 +72,8 @@ fn render(sessions: &ListSessionsResponse, handlers: &ListHandlersResponse, now:
 }
 
 fn session_table(sessions: &ListSessionsResponse, now: DateTime<Utc>) -> String {
-    let mut table = table(["WORKER", "LANE", "HANDLERS", "CREDIT", "IN FLIGHT", "LAST FRAME", "VERSION"]);
+    let mut table =
+        Table::new(["WORKER", "LANE", "HANDLERS", "CREDIT", "IN FLIGHT", "LAST FRAME", "VERSION"]);
     for session in &sessions.sessions {
         let last = wire::instant(session.last_frame_at.as_ref())
             .map(|at| format!("{} ago", human::span((now - at).num_milliseconds())))
@@ -72,7 +81,7 @@ fn session_table(sessions: &ListSessionsResponse, now: DateTime<Utc>) -> String 
         let worker = human::foreign(&session.worker_id, 60);
         let worker = if session.draining { format!("{worker} (draining)") } else { worker };
         for lane in &session.lanes {
-            table.add_row([
+            table.row([
                 worker.clone(),
                 human::foreign(&lane.name, 40),
                 some_of(&lane.handlers),
@@ -87,9 +96,9 @@ fn session_table(sessions: &ListSessionsResponse, now: DateTime<Utc>) -> String 
 }
 
 fn handler_table(handlers: &ListHandlersResponse) -> String {
-    let mut table = table(["HANDLER", "SESSIONS", "QUEUED", "IN FLIGHT", "OLDEST"]);
+    let mut table = Table::new(["HANDLER", "SESSIONS", "QUEUED", "IN FLIGHT", "OLDEST"]);
     for handler in &handlers.handlers {
-        table.add_row([
+        table.row([
             human::foreign(&handler.handler, 80),
             handler.sessions.to_string(),
             human::count(handler.queued),
@@ -119,7 +128,8 @@ fn unserved(handler: &HandlerStatus) -> String {
 }
 
 fn some_of(handlers: &[String]) -> String {
-    let mut shown: Vec<String> = handlers.iter().take(HANDLERS_SHOWN).map(|name| human::foreign(name, 40)).collect();
+    let mut shown: Vec<String> =
+        handlers.iter().take(HANDLERS_SHOWN).map(|name| human::foreign(name, 40)).collect();
     if handlers.len() > HANDLERS_SHOWN {
         shown.push(format!("+{}", handlers.len() - HANDLERS_SHOWN));
     }
@@ -151,7 +161,12 @@ mod tests {
         };
         let handlers = ListHandlersResponse {
             handlers: vec![
-                HandlerStatus { handler: "charge".into(), in_flight: 2, sessions: 1, ..HandlerStatus::default() },
+                HandlerStatus {
+                    handler: "charge".into(),
+                    in_flight: 2,
+                    sessions: 1,
+                    ..HandlerStatus::default()
+                },
                 HandlerStatus {
                     handler: "chrage".into(),
                     queued: 1_200,
@@ -163,16 +178,16 @@ mod tests {
         };
         let now = DateTime::from_timestamp(102, 0).expect("an instant");
         let shown = render(&sessions, &handlers, now, Paint(false));
-        let trimmed: Vec<&str> = shown.lines().map(str::trim).collect();
+        let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(
-            trimmed,
+            lines,
             [
-                "WORKER   LANE   HANDLERS      CREDIT   IN FLIGHT   LAST FRAME   VERSION",
-                "w1       main   charge mail   30       2           2.0 s ago    1.4",
+                "WORKER  LANE  HANDLERS     CREDIT  IN FLIGHT  LAST FRAME  VERSION",
+                "w1      main  charge mail  30      2          2.0 s ago   1.4",
                 "",
-                "HANDLER   SESSIONS   QUEUED   IN FLIGHT   OLDEST",
-                "charge    1          0        2",
-                "chrage    0          1,200    0           1 min 01 s",
+                "HANDLER  SESSIONS  QUEUED  IN FLIGHT  OLDEST",
+                "charge   1         0       2",
+                "chrage   0         1,200   0          1 min 01 s",
                 "! 1,200 tasks wait for `chrage`, which no worker offers; nearest offered: `charge` — orch8 worker --handler chrage --exec CMD",
             ]
         );
@@ -180,8 +195,12 @@ mod tests {
 
     #[test]
     fn without_workers_the_next_step_is_named() {
-        let shown =
-            render(&ListSessionsResponse::default(), &ListHandlersResponse::default(), Utc::now(), Paint(false));
+        let shown = render(
+            &ListSessionsResponse::default(),
+            &ListHandlersResponse::default(),
+            Utc::now(),
+            Paint(false),
+        );
         assert!(shown.contains("`orch8 worker --handler NAME --exec CMD`"), "{shown}");
     }
 }

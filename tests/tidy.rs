@@ -21,7 +21,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("orch8-worker", &["orch8-proto"]),
     (
         "orch8",
-        &["orch8-model", "orch8-seal", "orch8-proto", "orch8-control-plane", "orch8-data-plane", "orch8-worker"],
+        &[
+            "orch8-model",
+            "orch8-seal",
+            "orch8-proto",
+            "orch8-control-plane",
+            "orch8-data-plane",
+            "orch8-worker",
+        ],
     ),
 ];
 
@@ -51,8 +58,21 @@ const RULES: &[(&str, &[&str], &[&str], &[&str])] = &[
 const STATUS_ROOM: &str = "proto/src/status.rs";
 
 const LICENCES: &[&str] = &[
-    "0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0",
-    "CDLA-Permissive-2.0", "ISC", "MIT", "MIT-0", "MPL-2.0", "Unicode-3.0", "Unlicense", "Zlib",
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "MPL-2.0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
 ];
 const BANNED: &[&str] = &["openssl-sys", "aws-lc-sys", "cel", "jmespath"];
 
@@ -107,7 +127,8 @@ fn every_rule_of_the_house_holds() {
                 let line = code(line);
                 // `ring::` is also the end of `string::`.
                 let hit = |p: &&&str| {
-                    line.match_indices(**p).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+                    line.match_indices(**p)
+                        .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
                 };
                 if patterns.iter().find(|p| hit(p)).is_some() {
                     broken.push(format!("{name}:{}: {what}", number + 1));
@@ -121,7 +142,9 @@ fn every_rule_of_the_house_holds() {
 #[test]
 fn a_grpc_status_is_made_in_one_file() {
     let mut broken = Vec::new();
-    for (name, text) in ["proto", "control-plane", "data-plane", "worker-sdk", "src"].iter().flat_map(|f| sources(f)) {
+    for (name, text) in
+        ["proto", "control-plane", "data-plane", "worker-sdk", "src"].iter().flat_map(|f| sources(f))
+    {
         if name == STATUS_ROOM || is_test(&name) {
             continue;
         }
@@ -143,7 +166,9 @@ fn a_grpc_status_is_made_in_one_file() {
 fn nothing_is_left_unfinished_or_unsafe() {
     let unfinished = ["todo!(", "unimplemented!(", "FIXME", "unsafe {"];
     let mut broken = Vec::new();
-    for (name, text) in ["proto", "control-plane", "data-plane", "worker-sdk", "src"].iter().flat_map(|f| sources(f)) {
+    for (name, text) in
+        ["proto", "control-plane", "data-plane", "worker-sdk", "src"].iter().flat_map(|f| sources(f))
+    {
         for (number, line) in text.lines().enumerate() {
             if unfinished.iter().any(|u| line.contains(u)) {
                 broken.push(format!("{name}:{}: {}", number + 1, line.trim()));
@@ -159,7 +184,9 @@ fn no_file_names_a_folder_of_somebodys_machine() {
     let Ok(listed) = listed else { return };
     let homes = ["/home/", "/root/", "/Users/", "/work/"];
     let mut broken = Vec::new();
-    for name in String::from_utf8_lossy(&listed.stdout).split('\0').filter(|n| !n.is_empty() && *n != "tests/tidy.rs") {
+    for name in
+        String::from_utf8_lossy(&listed.stdout).split('\0').filter(|n| !n.is_empty() && *n != "tests/tidy.rs")
+    {
         let Ok(text) = fs::read_to_string(root().join(name)) else { continue };
         broken.extend(homes.iter().filter(|h| text.contains(**h)).map(|home| format!("{name}: {home}")));
     }
@@ -186,8 +213,11 @@ fn our_crates_depend_only_along_the_arrows() {
     let metadata = metadata();
     let arrows: BTreeMap<&str, BTreeSet<&str>> =
         ARROWS.iter().map(|(from, to)| (*from, to.iter().copied().collect())).collect();
-    let members: BTreeSet<&str> = metadata["workspace_members"].as_array().expect("members").iter().map(text).collect();
-    for package in metadata["packages"].as_array().expect("packages").iter().filter(|p| members.contains(text(&p["id"]))) {
+    let members: BTreeSet<&str> =
+        metadata["workspace_members"].as_array().expect("members").iter().map(text).collect();
+    for package in
+        metadata["packages"].as_array().expect("packages").iter().filter(|p| members.contains(text(&p["id"])))
+    {
         let name = text(&package["name"]);
         let allowed = arrows.get(name).unwrap_or_else(|| panic!("{name} is not in the table of arrows"));
         for dependency in package["dependencies"].as_array().expect("dependencies") {
@@ -206,12 +236,17 @@ fn every_dependency_has_a_licence_we_accept() {
         let (name, licence) = (text(&package["name"]), text(&package["license"]).replace('/', " OR "));
         assert!(!BANNED.contains(&name), "{name} is banned; see deny.toml");
         let acceptable = licence.split(" OR ").any(|choice| {
-            choice.trim_matches(['(', ')', ' ']).split(" AND ").all(|l| LICENCES.contains(&l.trim_matches(['(', ')', ' '])))
+            choice
+                .trim_matches(['(', ')', ' '])
+                .split(" AND ")
+                .all(|l| LICENCES.contains(&l.trim_matches(['(', ')', ' '])))
         });
         // Expressions of ANDs over ORs are rare; each part must then be acceptable by itself.
-        let by_parts = || licence.split(" AND ").all(|part| {
-            part.split(" OR ").any(|l| LICENCES.contains(&l.trim_matches(['(', ')', ' '])))
-        });
+        let by_parts = || {
+            licence
+                .split(" AND ")
+                .all(|part| part.split(" OR ").any(|l| LICENCES.contains(&l.trim_matches(['(', ')', ' ']))))
+        };
         assert!(acceptable || by_parts(), "{name}: {licence:?} is not on the list");
     }
 }

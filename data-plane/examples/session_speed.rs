@@ -21,13 +21,16 @@ use orch8_engine::Dispatch;
 use orch8_model::{
     ClaimEpoch, ContinuityId, InstanceId, PlacementEpoch, Role, SequenceName, Shard, TaskId, TenantId,
 };
-use orch8_proto::{identity::Principal, v1::{ResultAck, ResultStatus, worker_service_server::WorkerServiceServer}};
-use orch8_seal::Digest;
+use orch8_proto::{
+    identity::{Authenticate, Grant, KeyRing},
+    v1::{ResultAck, ResultStatus, worker_service_server::WorkerServiceServer},
+};
+use orch8_seal::SecretText;
 use orch8_worker::{StepContext, Worker};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc};
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Request, transport::Server};
+use tonic::transport::Server;
 use uuid::Uuid;
 
 const SHARDS: u16 = 4;
@@ -49,17 +52,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = format!("http://{}", listener.local_addr()?);
-    let tenant = TenantId::parse("acme")?;
-    let service =
-        WorkerServiceServer::with_interceptor(Workers(move |_: &TenantId| Ok(sessions.clone())), move |mut request: Request<()>| {
-            let (roles, key) = ([Role::Worker].into_iter().collect(), Digest([0; 32]));
-            request.extensions_mut().insert(Principal { tenant: Some(tenant.clone()), roles, key });
-            Ok(request)
-        });
+    let keys = KeyRing::new();
+    let (tenant, roles) = (Some(TenantId::parse("acme")?), [Role::Worker].into_iter().collect());
+    let grant = Grant { tenant, roles, expires_at: None, revoked: false };
+    keys.replace([(SecretText::new("key".to_owned()).digest(), grant)]);
+    let service = WorkerServiceServer::new(Workers(move |_: &TenantId| Ok(sessions.clone())));
+    let server = Server::builder().tcp_nodelay(true).layer(Authenticate::new(keys)).add_service(service);
     let incoming = TcpListenerStream::new(listener);
-    tokio::spawn(Server::builder().tcp_nodelay(true).add_service(service).serve_with_incoming(incoming));
+    tokio::spawn(server.serve_with_incoming(incoming));
     for _ in 0..workers {
         let worker = Worker::builder(&address)
+            .credential("key")
             .raw_handler("echo", |_: StepContext, input: Bytes| async move { Ok(input) })
             .max_in_flight(in_flight);
         tokio::spawn(worker.run(std::future::pending()));

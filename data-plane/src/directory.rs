@@ -31,7 +31,13 @@ pub struct Directory {
 
 impl Directory {
     /// Keeps ring and router current until `stop`. `known` turns true with the first whole group.
-    pub async fn follow(self, keys: KeyRing, router: Router, known: watch::Sender<bool>, stop: CancellationToken) {
+    pub async fn follow(
+        self,
+        keys: KeyRing,
+        router: Router,
+        known: watch::Sender<bool>,
+        stop: CancellationToken,
+    ) {
         let mut follower = Follower::new();
         while !stop.is_cancelled() {
             let ended = tokio::select! {
@@ -62,7 +68,8 @@ impl Directory {
             stores: self.stores.iter().map(ToString::to_string).collect(),
             resume_token: follower.resume_token(),
         });
-        let bearer = MetadataValue::try_from(format!("Bearer {}", self.key.reveal())).map_err(|e| e.to_string())?;
+        let bearer =
+            MetadataValue::try_from(format!("Bearer {}", self.key.reveal())).map_err(|e| e.to_string())?;
         request.metadata_mut().insert("authorization", bearer);
         let mut client = FleetServiceClient::new(self.control_plane.clone());
         let mut stream = client.watch(request).await.map_err(|e| e.message().to_owned())?.into_inner();

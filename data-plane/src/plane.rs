@@ -70,7 +70,12 @@ impl Plane {
         let directory =
             Directory { control_plane, key, node: self.node.clone(), stores: vec![self.room.name().clone()] };
         let (known, mut is_known) = watch::channel(false);
-        self.tasks.spawn(directory.follow(self.keys.clone(), self.api.router.clone(), known, self.stop.clone()));
+        self.tasks.spawn(directory.follow(
+            self.keys.clone(),
+            self.api.router.clone(),
+            known,
+            self.stop.clone(),
+        ));
         // The sender lives as long as the task: an error means that we are stopping.
         let _ = is_known.wait_for(|known| *known).await;
     }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     human, json as wire,
-    screen::{Paint, table},
+    screen::{Paint, Table},
 };
 
 /// How a run ended, as far as accounts go.
@@ -142,11 +142,22 @@ impl Tally {
 
     /// The table for people, with the arithmetic beside what happened.
     pub fn render(&self, paint: Paint) -> String {
-        let mut table =
-            table(["REFUND", "FLIGHTS", "EXPECTED", "MEAN DELAY", "LEDGER ENTRIES", "LEDGER SUM", "EXPECTED SUM"]);
+        let mut table = Table::new([
+            "REFUND",
+            "FLIGHTS",
+            "EXPECTED",
+            "MEAN DELAY",
+            "LEDGER ENTRIES",
+            "LEDGER SUM",
+            "EXPECTED SUM",
+        ]);
         for (class, row) in Class::ALL.into_iter().zip(&self.classes) {
-            let mean = if row.runs == 0 { String::new() } else { format!("{:.1} min", row.delay_minutes as f64 / row.runs as f64) };
-            table.add_row([
+            let mean = if row.runs == 0 {
+                String::new()
+            } else {
+                format!("{:.1} min", row.delay_minutes as f64 / row.runs as f64)
+            };
+            table.row([
                 class.name().to_owned(),
                 human::count(row.runs),
                 human::count(row.expected_runs),
@@ -163,7 +174,11 @@ impl Tally {
             human::count(self.lost),
             human::count(self.double)
         );
-        let strays = if self.strays == 0 { String::new() } else { format!(", {} ledger entries of no flight", self.strays) };
+        let strays = if self.strays == 0 {
+            String::new()
+        } else {
+            format!(", {} ledger entries of no flight", self.strays)
+        };
         let verdict = if self.adds_up() {
             paint.green(&format!("✓ it adds up: {verdict}"))
         } else {
@@ -210,10 +225,7 @@ mod tests {
     fn when_all_went_well_it_adds_up() {
         let tally = tally(&trio(), &GOOD, &good_ledger());
         assert!(tally.adds_up());
-        assert_eq!(
-            tally.line().to_string(),
-            r#"{"completed":3,"partial":1,"full":1,"lost":0,"double":0}"#
-        );
+        assert_eq!(tally.line().to_string(), r#"{"completed":3,"partial":1,"full":1,"lost":0,"double":0}"#);
     }
 
     #[test]
@@ -228,7 +240,12 @@ mod tests {
             ("a run failed", with(0, Ending::Otherwise), good_ledger(), (2, 1, 0, 0)),
             ("a run was never started", GOOD[..2].to_vec(), good_ledger(), (2, 1, 0, 0)),
             ("a refund is missing", GOOD.to_vec(), good_ledger()[..1].to_vec(), (3, 1, 0, 0)),
-            ("an amount is wrong", GOOD.to_vec(), vec![entry("a", 1, 7_501), entry("b", 2, 15_000)], (3, 1, 0, 0)),
+            (
+                "an amount is wrong",
+                GOOD.to_vec(),
+                vec![entry("a", 1, 7_501), entry("b", 2, 15_000)],
+                (3, 1, 0, 0),
+            ),
             ("refunded twice", GOOD.to_vec(), plus(entry("c", 1, 7_500)), (3, 0, 1, 0)),
             ("refunded twice, once wrongly", GOOD.to_vec(), plus(entry("c", 1, 1)), (3, 1, 1, 0)),
             ("refunded without reason", GOOD.to_vec(), plus(entry("c", 0, 7_500)), (3, 1, 0, 0)),
@@ -238,7 +255,11 @@ mod tests {
         ] {
             let tally = tally(&trio(), &endings, &ledger);
             assert!(!tally.adds_up(), "{what}");
-            assert_eq!((tally.completed, tally.lost, tally.double, tally.strays), (completed, lost, double, strays), "{what}");
+            assert_eq!(
+                (tally.completed, tally.lost, tally.double, tally.strays),
+                (completed, lost, double, strays),
+                "{what}"
+            );
         }
     }
 
@@ -264,7 +285,10 @@ mod tests {
     fn the_class_of_a_run_is_what_its_data_says() {
         let run = |state: InstanceState, data: &str| Instance {
             state: state.into(),
-            data: Some(orch8_proto::v1::Payload { data: data.to_owned().into(), content_type: String::new() }),
+            data: Some(orch8_proto::v1::Payload {
+                data: data.to_owned().into(),
+                content_type: String::new(),
+            }),
             ..Instance::default()
         };
         for (state, data, expected) in [

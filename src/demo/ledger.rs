@@ -80,8 +80,8 @@ pub async fn run(args: LedgerArgs) -> anyhow::Result<Exit> {
     let book = Book::open(&args.dir.join(FILE))?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let ready = serde_json::to_string(&Listening { listening: listener.local_addr()? })?;
-    println!("{ready}");
-    io::stdout().flush()?;
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{ready}").and_then(|()| stdout.flush())?;
     serve(listener, book).await
 }
 
@@ -195,6 +195,15 @@ pub async fn apply(address: SocketAddr, entry: &Entry) -> anyhow::Result<Answer>
     tokio::time::timeout(ANSWER_TIMEOUT, exchange).await.context("the ledger did not answer")?
 }
 
+/// A ledger in this process. Abort the task to end it.
+#[cfg(test)]
+pub async fn for_tests(dir: &Path) -> (SocketAddr, tokio::task::JoinHandle<anyhow::Result<Exit>>) {
+    let book = Book::open(&dir.join(FILE)).expect("opens");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("binds");
+    let address = listener.local_addr().expect("has an address");
+    (address, tokio::spawn(serve(listener, book)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,10 +239,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn many_at_once_with_one_key_apply_once_and_nonsense_harms_nobody() {
         let dir = tempfile::tempdir().expect("temp folder");
-        let book = Book::open(&dir.path().join(FILE)).expect("opens");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("binds");
-        let address = listener.local_addr().expect("has an address");
-        let server = tokio::spawn(serve(listener, book));
+        let (address, server) = for_tests(dir.path()).await;
 
         let mut rude = TcpStream::connect(address).await.expect("connects");
         rude.write_all(&[b'x'; 9_000]).await.expect("writes");

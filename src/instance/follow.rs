@@ -48,7 +48,10 @@ pub async fn wait(
         },
     };
     bar.finish_and_clear();
-    screen.show(|paint| timeline::headline(&instance, Utc::now().timestamp_millis(), paint), || wire::instance(&instance))?;
+    screen.show(
+        |paint| timeline::headline(&instance, Utc::now().timestamp_millis(), paint),
+        || wire::instance(&instance),
+    )?;
     Ok(ended(&instance).unwrap_or(Exit::Failed))
 }
 
@@ -86,7 +89,8 @@ async fn follow(
     let mut tries = 0;
     let mut pause = PAUSE;
     loop {
-        let request = WatchInstanceRequest { tenant_id: caller.tenant(), instance_id: instance_id.to_owned() };
+        let request =
+            WatchInstanceRequest { tenant_id: caller.tenant(), instance_id: instance_id.to_owned() };
         let broken = match server.instances().watch_instance(request).await {
             Err(status) => status,
             Ok(answer) => {
@@ -101,7 +105,11 @@ async fn follow(
                             }
                         }
                         Some(Err(status)) => break status,
-                        None => break tonic::Status::unavailable("the server ended the stream before the run ended"),
+                        None => {
+                            break tonic::Status::unavailable(
+                                "the server ended the stream before the run ended",
+                            );
+                        }
                     }
                 }
             }

@@ -91,7 +91,12 @@ pub async fn run(args: InstanceArgs, caller: &Caller, screen: Screen) -> anyhow:
     }
 }
 
-async fn cancel(instance_id: String, reason: String, caller: &Caller, screen: Screen) -> anyhow::Result<Exit> {
+async fn cancel(
+    instance_id: String,
+    reason: String,
+    caller: &Caller,
+    screen: Screen,
+) -> anyhow::Result<Exit> {
     let request = CancelInstanceRequest { tenant_id: caller.tenant(), instance_id, reason };
     let cancelled = caller.connect().await?.instances().cancel_instance(request).await?.into_inner();
     screen.show(

@@ -11,7 +11,7 @@ use crate::{
     client::Caller,
     error::Exit,
     human, json as wire,
-    screen::{Mode, Screen, table},
+    screen::{Mode, Screen, Table},
     timeline,
 };
 
@@ -66,7 +66,12 @@ impl From<StateArg> for InstanceState {
     }
 }
 
-pub async fn show(instance_id: String, outputs: bool, caller: &Caller, screen: Screen) -> anyhow::Result<Exit> {
+pub async fn show(
+    instance_id: String,
+    outputs: bool,
+    caller: &Caller,
+    screen: Screen,
+) -> anyhow::Result<Exit> {
     let server = caller.connect().await?;
     let mut whole = GetTimelineResponse::default();
     loop {
@@ -90,7 +95,10 @@ pub async fn show(instance_id: String, outputs: bool, caller: &Caller, screen: S
         |paint| {
             let mut text = timeline::render(&whole, Utc::now().timestamp_millis(), paint);
             if !whole.next_page_token.is_empty() {
-                text.push_str(&format!("… only the first {} blocks\n", human::count(whole.nodes.len() as u64)));
+                text.push_str(&format!(
+                    "… only the first {} blocks\n",
+                    human::count(whole.nodes.len() as u64)
+                ));
             }
             text
         },
@@ -108,7 +116,7 @@ pub async fn show(instance_id: String, outputs: bool, caller: &Caller, screen: S
 pub async fn list(args: ListArgs, caller: &Caller, screen: Screen) -> anyhow::Result<Exit> {
     let server = caller.connect().await?;
     let named = args.sequence.as_deref().map(crate::sequence::by_name_or_id).unwrap_or_default();
-    let mut table = table(["INSTANCE", "STATE", "SEQUENCE", "CREATED (UTC)", "TOOK", "ERROR"]);
+    let mut table = Table::new(["INSTANCE", "STATE", "SEQUENCE", "CREATED (UTC)", "TOOK", "ERROR"]);
     let mut page_token = String::new();
     let mut left = args.limit;
     while left > 0 {
@@ -127,7 +135,7 @@ pub async fn list(args: ListArgs, caller: &Caller, screen: Screen) -> anyhow::Re
             match screen.mode {
                 Mode::Json => screen.line(&wire::instance(instance).to_string())?,
                 Mode::Human => {
-                    table.add_row(row(instance));
+                    table.row(row(instance));
                 }
             }
         }
@@ -142,7 +150,9 @@ pub async fn list(args: ListArgs, caller: &Caller, screen: Screen) -> anyhow::Re
     } else {
         screen.tell(&table.to_string())?;
         if !page_token.is_empty() {
-            screen.tell(&screen.paint.dim(&format!("… there are more: --limit {}", args.limit.saturating_mul(10))))?;
+            screen.tell(
+                &screen.paint.dim(&format!("… there are more: --limit {}", args.limit.saturating_mul(10))),
+            )?;
         }
     }
     Ok(Exit::Ok)
@@ -162,7 +172,9 @@ fn row(instance: &orch8_proto::v1::Instance) -> [String; 6] {
         format!("{} v{}", human::foreign(&instance.sequence_name, 60), instance.sequence_version),
         created.map(human::instant).unwrap_or_default(),
         took,
-        error.map(|e| format!("{}: {}", human::foreign(&e.code, 40), human::foreign(&e.message, 60))).unwrap_or_default(),
+        error
+            .map(|e| format!("{}: {}", human::foreign(&e.code, 40), human::foreign(&e.message, 60)))
+            .unwrap_or_default(),
     ]
 }
 
@@ -199,9 +211,14 @@ pub async fn outputs(
             let lines: Vec<String> = rows
                 .iter()
                 .map(|row| {
-                    let at = if row.iteration.is_empty() { String::new() } else { format!("#{}", row.iteration) };
+                    let at =
+                        if row.iteration.is_empty() { String::new() } else { format!("#{}", row.iteration) };
                     let name = human::foreign(&format!("{}{at}", row.block_id), 100);
-                    format!("{} {}", paint.bold(&name), human::foreign(&wire::value(row.output.as_ref()).to_string(), 10_000))
+                    format!(
+                        "{} {}",
+                        paint.bold(&name),
+                        human::foreign(&wire::value(row.output.as_ref()).to_string(), 10_000)
+                    )
                 })
                 .collect();
             lines.join("\n")

@@ -162,7 +162,11 @@ pub async fn many(args: StartManyArgs, caller: &Caller, screen: Screen) -> anyho
         }
         let key = key(&line, number, &prefix, args.key_field.as_deref())?;
         let data = Payload { data: std::mem::take(&mut line).into(), content_type: String::new() };
-        let item = StartInstanceRequest { idempotency_key: key, data: Some(data), ..request(&args.sequence, caller) };
+        let item = StartInstanceRequest {
+            idempotency_key: key,
+            data: Some(data),
+            ..request(&args.sequence, caller)
+        };
         if !batch.has_room(&item, args.batch) {
             total.add(send(&server, caller, &mut batch, screen).await?);
             bar.set_position(total.started + total.deduplicated);
@@ -268,7 +272,12 @@ fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> anyhow::Result<usi
     let read = reader.take(CONTEXT_BYTES_MAX as u64 + 2).read_until(b'\n', line)?;
     if read > CONTEXT_BYTES_MAX + 1 {
         let limit = human::count(CONTEXT_BYTES_MAX as u64);
-        return Err(CliError::new(Exit::Refused, "TOO_LARGE", format!("a line is longer than {limit} bytes")).into());
+        return Err(CliError::new(
+            Exit::Refused,
+            "TOO_LARGE",
+            format!("a line is longer than {limit} bytes"),
+        )
+        .into());
     }
     Ok(read)
 }

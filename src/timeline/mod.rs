@@ -10,8 +10,8 @@ use crate::{
     timeline::tree::{Label, Twig},
 };
 
-pub use words::{headline, node_line};
 use words::state_symbol;
+pub use words::{headline, node_line};
 
 /// Names longer than this do not push the other columns further to the right.
 const NAME_COLUMN_MAX: usize = 48;
@@ -89,7 +89,9 @@ fn draw(twigs: &[Twig<'_>], rail: &str, scene: &Scene<'_>, lines: &mut Vec<Line>
         let below = format!("{rail}{onward}");
         let own = format!("{rail}{fork}");
         match &twig.label {
-            Label::Node { node, name } => draw_node(node, name, own, &below, twig.below.is_empty(), scene, lines),
+            Label::Node { node, name } => {
+                draw_node(node, name, own, &below, twig.below.is_empty(), scene, lines)
+            }
             Label::Group { name, state } => lines.push(Line::Row(Row {
                 rail: own,
                 symbol: state_symbol(*state, scene.paint),

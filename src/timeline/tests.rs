@@ -1,8 +1,6 @@
 //! What people see, literally.
 
-use orch8_proto::v1::{
-    Instance, InstanceState, NodeState, NodeWait, StepError, TimelineNode, WaitKind,
-};
+use orch8_proto::v1::{Instance, InstanceState, NodeState, NodeWait, StepError, TimelineNode, WaitKind};
 use prost_types::Timestamp;
 use serde_json::json;
 
@@ -17,7 +15,14 @@ fn at(ms: i64) -> Option<Timestamp> {
 }
 
 /// Node number, parent, id, type; handler for steps; from, to.
-fn node(number: u64, parent: u64, id: &str, kind: &str, handler: &str, times: (i64, Option<i64>)) -> TimelineNode {
+fn node(
+    number: u64,
+    parent: u64,
+    id: &str,
+    kind: &str,
+    handler: &str,
+    times: (i64, Option<i64>),
+) -> TimelineNode {
     TimelineNode {
         node: number,
         parent,
@@ -112,9 +117,14 @@ fn a_waiting_run_says_since_when_for_what_and_what_to_do() {
     let mut again = node(5, 2, "mail", "step", "mail", (1_000, None));
     again.branch = 2;
     again.attempt = 1;
-    again.wait =
-        Some(NodeWait { kind: WaitKind::Backoff.into(), until: at(12_500), attempt: 2, ..NodeWait::default() });
-    again.error = Some(StepError { code: "FAILED".into(), message: "smtp is down".into(), ..StepError::default() });
+    again.wait = Some(NodeWait {
+        kind: WaitKind::Backoff.into(),
+        until: at(12_500),
+        attempt: 2,
+        ..NodeWait::default()
+    });
+    again.error =
+        Some(StepError { code: "FAILED".into(), message: "smtp is down".into(), ..StepError::default() });
     let timeline = run(
         InstanceState::Waiting,
         None,
@@ -132,7 +142,7 @@ fn a_waiting_run_says_since_when_for_what_and_what_to_do() {
    │    sleeps until 2023-11-14 22:14:32 UTC (in 1 min 00 s)
    ├─ ◌ approve  pay
    │    since 11.0 s: “Pay?” — orch8 signal 0190a1b2 answer approve yes|no
-   └─ ◌ mail     mail         2 tries
+   └─ ◌ mail     mail        2 tries
         try 3 at 2023-11-14 22:13:32 UTC (in 500 ms)
         last try: FAILED: smtp is down
 "
@@ -205,10 +215,8 @@ fn long_loops_are_folded_and_the_fold_counts() {
 
 #[test]
 fn iterations_of_several_blocks_are_grouped_by_their_innermost_index() {
-    let mut nodes = vec![
-        node(1, 0, "outer", "loop", "", (0, Some(9))),
-        node(2, 1, "inner", "loop", "", (0, Some(9))),
-    ];
+    let mut nodes =
+        vec![node(1, 0, "outer", "loop", "", (0, Some(9))), node(2, 1, "inner", "loop", "", (0, Some(9)))];
     nodes[1].iteration = "0".into();
     for (number, id, iteration) in [(3, "a", "0.0"), (4, "b", "0.0"), (5, "a", "0.1"), (6, "b", "0.1")] {
         let mut step = node(number, 2, id, "step", "noop", (0, Some(1)));
@@ -220,14 +228,14 @@ fn iterations_of_several_blocks_are_grouped_by_their_innermost_index() {
         "\
 ✓ flight-refunds v1 · completed · 9 ms · 8 turns
   0190a1b2
-└─ ✓ outer          loop  9 ms
-   └─ ✓ inner#0     loop  9 ms
+└─ ✓ outer       loop  9 ms
+   └─ ✓ inner#0  loop  9 ms
       ├─ ✓ #0
-      │  ├─ ✓ a     noop  1 ms
-      │  └─ ✓ b     noop  1 ms
+      │  ├─ ✓ a  noop  1 ms
+      │  └─ ✓ b  noop  1 ms
       └─ ✓ #1
-         ├─ ✓ a     noop  1 ms
-         └─ ✓ b     noop  1 ms
+         ├─ ✓ a  noop  1 ms
+         └─ ✓ b  noop  1 ms
 "
     );
 }
@@ -251,7 +259,8 @@ fn hostile_trees_neither_hang_nor_overflow() {
 
 #[test]
 fn colour_changes_nothing_but_colour() {
-    let timeline = run(InstanceState::Completed, Some(5), vec![node(1, 0, "a", "step", "noop", (0, Some(5)))]);
+    let timeline =
+        run(InstanceState::Completed, Some(5), vec![node(1, 0, "a", "step", "noop", (0, Some(5)))]);
     let painted = render(&timeline, T0, Paint(true));
     assert!(painted.contains("\x1b[32m✓\x1b[0m"), "{painted}");
     let mut plain = String::new();

@@ -25,9 +25,15 @@ pub struct Twig<'a> {
 /// What a line stands for.
 #[derive(Debug)]
 pub enum Label<'a> {
-    Node { node: &'a TimelineNode, name: String },
+    Node {
+        node: &'a TimelineNode,
+        name: String,
+    },
     /// A branch, a phase or an iteration of several blocks.
-    Group { name: String, state: NodeState },
+    Group {
+        name: String,
+        state: NodeState,
+    },
     /// Iterations left out.
     Folded(String),
 }
@@ -38,7 +44,8 @@ pub fn grow(nodes: &[TimelineNode]) -> Vec<Twig<'_>> {
     let mut children: HashMap<u64, Vec<&TimelineNode>> = HashMap::new();
     for node in nodes {
         // A parent is activated before its children; anything else would be a loop or a page cut off before it.
-        let parent = if node.parent < node.node && known.contains_key(&node.parent) { node.parent } else { 0 };
+        let parent =
+            if node.parent < node.node && known.contains_key(&node.parent) { node.parent } else { 0 };
         children.entry(parent).or_default().push(node);
     }
     let roots = children.get(&0).map(Vec::as_slice).unwrap_or_default();
@@ -145,7 +152,10 @@ fn rank(state: NodeState) -> usize {
     }
 }
 
-fn by<'a>(nodes: &[&'a TimelineNode], key: impl Fn(&TimelineNode) -> u64) -> BTreeMap<u64, Vec<&'a TimelineNode>> {
+fn by<'a>(
+    nodes: &[&'a TimelineNode],
+    key: impl Fn(&TimelineNode) -> u64,
+) -> BTreeMap<u64, Vec<&'a TimelineNode>> {
     let mut groups: BTreeMap<u64, Vec<&TimelineNode>> = BTreeMap::new();
     for node in nodes {
         groups.entry(key(node)).or_default().push(node);

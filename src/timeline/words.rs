@@ -18,7 +18,11 @@ pub fn headline(instance: &Instance, now: i64, paint: Paint) -> String {
     let name = human::foreign(&instance.sequence_name, 80);
     let mut parts = vec![
         format!("{} v{}", paint.bold(&name), instance.sequence_version),
-        format!("{}{}", json::instance_state(instance.state), if instance.cancelling { " (cancelling)" } else { "" }),
+        format!(
+            "{}{}",
+            json::instance_state(instance.state),
+            if instance.cancelling { " (cancelling)" } else { "" }
+        ),
     ];
     if let Some(created) = created {
         parts.push(human::span(closed.unwrap_or(now).saturating_sub(created)));
@@ -27,8 +31,16 @@ pub fn headline(instance: &Instance, now: i64, paint: Paint) -> String {
     let id = human::foreign(&instance.instance_id, 80);
     let mut text = format!("{} {}\n  {}", instance_symbol(state, paint), parts.join(" · "), paint.dim(&id));
     if let Some(error) = &instance.error {
-        let at = if error.leaf_block.is_empty() { String::new() } else { format!(" in {}", human::foreign(&error.leaf_block, 80)) };
-        let line = format!("{}{at}: {}", human::foreign(&error.code, 80), human::foreign(&error.message, TEXT_CHARS_MAX));
+        let at = if error.leaf_block.is_empty() {
+            String::new()
+        } else {
+            format!(" in {}", human::foreign(&error.leaf_block, 80))
+        };
+        let line = format!(
+            "{}{at}: {}",
+            human::foreign(&error.code, 80),
+            human::foreign(&error.message, TEXT_CHARS_MAX)
+        );
         text.push_str(&format!("\n  {}", paint.red(&line)));
     }
     text
@@ -67,13 +79,12 @@ pub fn what(node: &TimelineNode) -> String {
 
 /// How long it took, once it ended. A skipped node took none.
 pub fn time(node: &TimelineNode) -> String {
+    if node.state() == NodeState::Skipped {
+        return String::new();
+    }
     let begun = json::millis(node.activated_at.as_ref());
     let ended = json::millis(node.completed_at.as_ref());
-    match (node.state(), begun, ended) {
-        (NodeState::Skipped, _, _) => String::new(),
-        (_, Some(begun), Some(ended)) => human::span(ended.saturating_sub(begun)),
-        (_, _, _) => String::new(),
-    }
+    begun.zip(ended).map(|(begun, ended)| human::span(ended.saturating_sub(begun))).unwrap_or_default()
 }
 
 /// Tries when there was more than one; the route of a router.
@@ -104,7 +115,9 @@ pub fn details(node: &TimelineNode, instance_id: &str, now: i64, paint: Paint) -
         lines.push(paint.yellow(&text));
     }
     // An error that only passes through is told where it arose.
-    if let Some(error) = node.error.as_ref().filter(|e| e.leaf_block.is_empty() || e.leaf_block == node.block_id) {
+    if let Some(error) =
+        node.error.as_ref().filter(|e| e.leaf_block.is_empty() || e.leaf_block == node.block_id)
+    {
         let open = matches!(node.state(), NodeState::Waiting | NodeState::Running | NodeState::Pending);
         let text = format!(
             "{}{}: {}",
@@ -115,7 +128,10 @@ pub fn details(node: &TimelineNode, instance_id: &str, now: i64, paint: Paint) -
         lines.push(if open { paint.yellow(&text) } else { paint.red(&text) });
     }
     if node.output.is_some() {
-        lines.push(paint.dim(&format!("= {}", human::foreign(&json::value(node.output.as_ref()).to_string(), OUTPUT_CHARS_MAX))));
+        lines.push(paint.dim(&format!(
+            "= {}",
+            human::foreign(&json::value(node.output.as_ref()).to_string(), OUTPUT_CHARS_MAX)
+        )));
     }
     lines
 }
@@ -136,7 +152,10 @@ fn waiting(node: &TimelineNode, wait: &NodeWait, instance_id: &str, now: i64) ->
     let text = match WaitKind::try_from(wait.kind).unwrap_or_default() {
         WaitKind::Children => return None,
         WaitKind::Worker if note.is_empty() => {
-            format!("since {since}: a worker that offers `{}` has not answered yet", human::foreign(&wait.handler, 80))
+            format!(
+                "since {since}: a worker that offers `{}` has not answered yet",
+                human::foreign(&wait.handler, 80)
+            )
         }
         WaitKind::UnknownEffect if note.is_empty() => {
             format!("since {since}: nobody can prove whether the effect happened; an operator decides")
@@ -154,10 +173,19 @@ fn waiting(node: &TimelineNode, wait: &NodeWait, instance_id: &str, now: i64) ->
 
 /// `since 2 min 05 s: “Pay?” — orch8 signal <id> answer approve yes|no`
 fn gate(wait: &NodeWait, instance_id: &str, since: &str, limit: Option<String>) -> String {
-    let prompt = if wait.prompt.is_empty() { "a person has to answer".to_owned() } else { format!("“{}”", human::foreign(&wait.prompt, TEXT_CHARS_MAX)) };
-    let choices: Vec<String> = wait.choices.iter().take(10).map(|choice| human::foreign(choice, 40)).collect();
+    let prompt = if wait.prompt.is_empty() {
+        "a person has to answer".to_owned()
+    } else {
+        format!("“{}”", human::foreign(&wait.prompt, TEXT_CHARS_MAX))
+    };
+    let choices: Vec<String> =
+        wait.choices.iter().take(10).map(|choice| human::foreign(choice, 40)).collect();
     let block = human::foreign(&wait.block_id, 80);
-    let at = if wait.iteration.is_empty() { String::new() } else { format!(" --iteration {}", human::foreign(&wait.iteration, 40)) };
+    let at = if wait.iteration.is_empty() {
+        String::new()
+    } else {
+        format!(" --iteration {}", human::foreign(&wait.iteration, 40))
+    };
     let limit = limit.map(|at| format!(", until {at}")).unwrap_or_default();
     format!(
         "since {since}{limit}: {prompt} — orch8 signal {} answer {block} {}{at}",
@@ -169,7 +197,11 @@ fn gate(wait: &NodeWait, instance_id: &str, since: &str, limit: Option<String>) 
 /// One change, for `instance watch`: `✓ classify  completed after 5 ms`.
 pub fn node_line(node: &TimelineNode, instance_id: &str, now: i64, paint: Paint) -> String {
     let name = human::foreign(&node.block_id, 80);
-    let at = if node.iteration.is_empty() { String::new() } else { format!("#{}", human::foreign(&node.iteration, 40)) };
+    let at = if node.iteration.is_empty() {
+        String::new()
+    } else {
+        format!("#{}", human::foreign(&node.iteration, 40))
+    };
     let time = time(node);
     let after = if time.is_empty() { String::new() } else { format!(" after {time}") };
     let rest = rest(node);

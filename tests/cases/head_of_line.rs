@@ -21,13 +21,18 @@ async fn a_thousand_cancelled_runs_do_not_stand_in_front_of_a_live_one() {
         .publish(&json!({"name": "quick", "blocks": [{"type": "step", "id": "a", "handler": "noop"}]}))
         .await
         .expect("published");
-    let item = v1::StartInstanceRequest { sequence_name: "wait".into(), data: Some(payload(&json!({}))), ..Default::default() };
+    let item = v1::StartInstanceRequest {
+        sequence_name: "wait".into(),
+        data: Some(payload(&json!({}))),
+        ..Default::default()
+    };
     let request = v1::StartInstancesRequest { instances: vec![item; 1000], ..Default::default() };
     let started = client.instances().start_instances(request).await.expect("started").into_inner();
     let cancels = started.items.iter().map(|item| {
         let client = client.clone();
         async move {
-            let request = v1::CancelInstanceRequest { instance_id: item.instance_id.clone(), ..Default::default() };
+            let request =
+                v1::CancelInstanceRequest { instance_id: item.instance_id.clone(), ..Default::default() };
             client.instances().cancel_instance(request).await.expect("cancelled");
         }
     });

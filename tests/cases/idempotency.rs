@@ -60,9 +60,11 @@ async fn a_batch_is_started_whole_or_not_at_all() {
     start(&client, "taken", 1).await.expect("started");
     let batch = |items| v1::StartInstancesRequest { instances: items, ..Default::default() };
 
-    let empty = client.instances().start_instances(batch(vec![])).await.expect("nothing is fine").into_inner();
+    let empty =
+        client.instances().start_instances(batch(vec![])).await.expect("nothing is fine").into_inner();
     assert_eq!(empty.count, 0);
-    let refused = client.instances().start_instances(batch(vec![request("free", 1), request("taken", 2)])).await;
+    let refused =
+        client.instances().start_instances(batch(vec![request("free", 1), request("taken", 2)])).await;
     assert_eq!(refused.expect_err("one is bad").code(), Code::AlreadyExists);
     let missing = v1::StartInstanceRequest { sequence_name: "nosuch".into(), ..Default::default() };
     let refused = client.instances().start_instances(batch(vec![request("free", 1), missing])).await;

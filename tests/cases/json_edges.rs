@@ -14,7 +14,8 @@ fn raw(text: impl Into<Vec<u8>>) -> Option<v1::Payload> {
 }
 
 async fn start_raw(client: &Client, data: impl Into<Vec<u8>>) -> Result<String, tonic::Status> {
-    let request = v1::StartInstanceRequest { sequence_name: "echo".into(), data: raw(data), ..Default::default() };
+    let request =
+        v1::StartInstanceRequest { sequence_name: "echo".into(), data: raw(data), ..Default::default() };
     client.instances().start_instance(request).await.map(|r| r.into_inner().instance_id)
 }
 
@@ -41,7 +42,10 @@ async fn a_nul_is_refused_where_it_enters() {
     for (field, request) in [
         ("metadata", v1::StartInstanceRequest { metadata: raw(r#"{"l":"\u0000"}"#), ..Default::default() }),
         ("config", v1::StartInstanceRequest { config: raw(r#"{"l":"\u0000"}"#), ..Default::default() }),
-        ("idempotency_key", v1::StartInstanceRequest { idempotency_key: "a\0b".into(), ..Default::default() }),
+        (
+            "idempotency_key",
+            v1::StartInstanceRequest { idempotency_key: "a\0b".into(), ..Default::default() },
+        ),
     ] {
         let request = v1::StartInstanceRequest { sequence_name: "echo".into(), ..request };
         let refused = client.instances().start_instance(request).await.expect_err(field);
@@ -90,8 +94,16 @@ async fn numbers_come_back_digit_by_digit() {
     let client = echo(&engine, "numbers").await;
     let _worker = Counting::start(&client, "echo", |_, input: Value| async move { Ok(input["v"].clone()) });
     let exact = [
-        "9007199254740992", "9007199254740993", "9223372036854775807", "18446744073709551615", "-9223372036854775808",
-        "1", "1.0", "-0.0", "1e-7", "0.1",
+        "9007199254740992",
+        "9007199254740993",
+        "9223372036854775807",
+        "18446744073709551615",
+        "-9223372036854775808",
+        "1",
+        "1.0",
+        "-0.0",
+        "1e-7",
+        "0.1",
     ];
     for digits in exact {
         let id = start_raw(&client, format!(r#"{{"v":{digits}}}"#)).await.expect(digits);

@@ -9,14 +9,23 @@ use tonic::Code;
 use crate::rig::{Client, Engine, payload, reason};
 
 async fn start_many(client: &Client, count: usize) -> Vec<String> {
-    let item = v1::StartInstanceRequest { sequence_name: "sleepy".into(), data: Some(payload(&json!({}))), ..Default::default() };
+    let item = v1::StartInstanceRequest {
+        sequence_name: "sleepy".into(),
+        data: Some(payload(&json!({}))),
+        ..Default::default()
+    };
     let request = v1::StartInstancesRequest { instances: vec![item; count], ..Default::default() };
     let started = client.instances().start_instances(request).await.expect("started").into_inner();
     started.items.into_iter().map(|item| item.instance_id).collect()
 }
 
 fn list(page_size: i32, page_token: &str) -> v1::ListInstancesRequest {
-    v1::ListInstancesRequest { sequence_name: "sleepy".into(), page_size, page_token: page_token.into(), ..Default::default() }
+    v1::ListInstancesRequest {
+        sequence_name: "sleepy".into(),
+        page_size,
+        page_token: page_token.into(),
+        ..Default::default()
+    }
 }
 
 #[tokio::test]
@@ -61,14 +70,20 @@ async fn a_page_token_is_good_for_its_own_query_only() {
     other.publish(&document).await.expect("published");
     start_many(&client, 5).await;
     start_many(&other, 5).await;
-    let token = client.instances().list_instances(list(2, "")).await.expect("a page").into_inner().next_page_token;
+    let token =
+        client.instances().list_instances(list(2, "")).await.expect("a page").into_inner().next_page_token;
 
     let truncated = &token[..token.len() / 2];
     for bad in ["garbage", "%%%", truncated, "AAAA"] {
         let refused = client.instances().list_instances(list(2, bad)).await.expect_err("a bad token");
-        assert_eq!((refused.code(), reason(&refused).as_str()), (Code::InvalidArgument, "BAD_PAGE_TOKEN"), "{bad}");
+        assert_eq!(
+            (refused.code(), reason(&refused).as_str()),
+            (Code::InvalidArgument, "BAD_PAGE_TOKEN"),
+            "{bad}"
+        );
     }
-    let foreign = other.instances().list_instances(list(2, &token)).await.expect_err("another tenant's token");
+    let foreign =
+        other.instances().list_instances(list(2, &token)).await.expect_err("another tenant's token");
     assert_eq!(reason(&foreign), "BAD_PAGE_TOKEN");
     let mut changed = list(2, &token);
     changed.namespace = "other".into();

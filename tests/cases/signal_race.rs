@@ -25,7 +25,8 @@ async fn two_thousand_gates_meet_two_thousand_answers() {
         async move {
             let id = client.start("gate", &json!({})).await.expect("started");
             tokio::time::sleep(Duration::from_micros((n as u64 * 7919) % 5_000)).await;
-            let sent = client.signal(&id, "human_input:ask", &json!({"value": "yes"})).await.expect("accepted");
+            let sent =
+                client.signal(&id, "human_input:ask", &json!({"value": "yes"})).await.expect("accepted");
             assert!(!sent.duplicate);
             id
         }
@@ -68,8 +69,10 @@ async fn a_signal_sent_twice_is_consumed_once() {
         })),
         ..Default::default()
     };
-    let first = client.signals().send_signal(request("human_input:first")).await.expect("accepted").into_inner();
-    let again = client.signals().send_signal(request("human_input:second")).await.expect("known").into_inner();
+    let first =
+        client.signals().send_signal(request("human_input:first")).await.expect("accepted").into_inner();
+    let again =
+        client.signals().send_signal(request("human_input:second")).await.expect("known").into_inner();
     assert_eq!((first.duplicate, again.duplicate), (false, true));
     tokio::time::sleep(Duration::from_millis(500)).await;
     let instance = client.instance(&id).await;

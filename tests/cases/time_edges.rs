@@ -49,7 +49,13 @@ async fn a_delay_is_exact_or_refused_and_never_disturbs_the_others() {
         let drift = millis(due) - millis(instance.created_at.expect("a birth")) - ms;
         assert!((0..10_000).contains(&drift), "{ms}: due {drift} ms beside its time");
     }
-    for bad in [json!(9_007_199_254_740_992_i64), json!(i64::MAX), json!(u64::MAX), json!(-1), json!(315_360_000_001_i64)] {
+    for bad in [
+        json!(9_007_199_254_740_992_i64),
+        json!(i64::MAX),
+        json!(u64::MAX),
+        json!(-1),
+        json!(315_360_000_001_i64),
+    ] {
         let refused = client.publish(&sleeper("bad", &bad)).await.expect_err("impossible");
         assert_eq!(refused.code(), Code::InvalidArgument, "{bad}");
     }
@@ -63,7 +69,10 @@ async fn a_delay_is_exact_or_refused_and_never_disturbs_the_others() {
 async fn a_start_before_the_calendar_is_due_at_once_and_one_at_its_end_waits() {
     let engine = Engine::start().await;
     let client = engine.client();
-    client.publish(&json!({"name": "quick", "blocks": [{"type": "step", "id": "a", "handler": "noop"}]})).await.expect("published");
+    client
+        .publish(&json!({"name": "quick", "blocks": [{"type": "step", "id": "a", "handler": "noop"}]}))
+        .await
+        .expect("published");
     let start = |seconds: i64| orch8_proto::v1::StartInstanceRequest {
         sequence_name: "quick".into(),
         next_fire_at: Some(prost_types::Timestamp { seconds, nanos: 0 }),
@@ -71,11 +80,13 @@ async fn a_start_before_the_calendar_is_due_at_once_and_one_at_its_end_waits() {
     };
     let past = client.instances().start_instance(start(-62_135_596_800)).await.expect("year 1").into_inner();
     assert_eq!(client.ended(&past.instance_id).await.state(), Completed);
-    let far = client.instances().start_instance(start(253_402_300_799)).await.expect("year 9999").into_inner();
+    let far =
+        client.instances().start_instance(start(253_402_300_799)).await.expect("year 9999").into_inner();
     let waiting = client.instance(&far.instance_id).await;
     assert_eq!(waiting.next_fire_at.map(|at| at.seconds), Some(253_402_300_799));
     for seconds in [-62_135_596_801, 253_402_300_800, i64::MAX, i64::MIN] {
-        let refused = client.instances().start_instance(start(seconds)).await.expect_err("outside the calendar");
+        let refused =
+            client.instances().start_instance(start(seconds)).await.expect_err("outside the calendar");
         assert_eq!(refused.code(), Code::InvalidArgument);
         assert!(refused.message().contains("next_fire_at"), "{refused:?}");
     }
@@ -85,9 +96,11 @@ async fn a_start_before_the_calendar_is_due_at_once_and_one_at_its_end_waits() {
 async fn a_retry_policy_that_cannot_work_is_refused_by_name() {
     let engine = Engine::start().await;
     let client = engine.client();
-    let document = |factor: Value| json!({"name": "r", "blocks": [
-        {"type": "step", "id": "a", "handler": "work", "retry": {"max_attempts": 3, "backoff_multiplier": factor}}
-    ]});
+    let document = |factor: Value| {
+        json!({"name": "r", "blocks": [
+            {"type": "step", "id": "a", "handler": "work", "retry": {"max_attempts": 3, "backoff_multiplier": factor}}
+        ]})
+    };
     for bad in [json!(0), json!(-1), json!(0.5), json!("NaN"), json!(null)] {
         match client.publish(&document(bad.clone())).await {
             Err(refused) => {

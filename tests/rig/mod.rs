@@ -52,7 +52,13 @@ impl Engine {
             .arg(dir)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(fs::OpenOptions::new().create(true).append(true).open(dir.with_extension("log")).expect("a log"))
+            .stderr(
+                fs::OpenOptions::new()
+                    .create(true)
+                    .append(true)
+                    .open(dir.with_extension("log"))
+                    .expect("a log"),
+            )
             .spawn()
             .expect("orch8 starts");
         let mut engine = Self { dir: dir.to_owned(), _own: None, child, connection: Value::Null };
@@ -133,7 +139,11 @@ impl Engine {
             .expect("a tenant");
         operator
             .placements()
-            .set_placement(v1::SetPlacementRequest { tenant_id: tenant.into(), store: "local".into(), epoch: 1 })
+            .set_placement(v1::SetPlacementRequest {
+                tenant_id: tenant.into(),
+                store: "local".into(),
+                epoch: 1,
+            })
             .await
             .expect("a placement");
         let roles = [v1::Role::Client, v1::Role::Publisher, v1::Role::Worker];
@@ -235,7 +245,13 @@ impl Client {
     /// The run as it is now.
     pub async fn instance(&self, id: &str) -> v1::Instance {
         let request = v1::GetInstanceRequest { instance_id: id.into(), ..Default::default() };
-        self.instances().get_instance(request).await.expect("the instance").into_inner().instance.expect("one")
+        self.instances()
+            .get_instance(request)
+            .await
+            .expect("the instance")
+            .into_inner()
+            .instance
+            .expect("one")
     }
 
     /// The run once it has ended.
@@ -256,10 +272,16 @@ impl Client {
     pub async fn outputs(&self, id: &str) -> Vec<(String, String, Value)> {
         let (mut rows, mut after_seq) = (Vec::new(), 0);
         loop {
-            let request =
-                v1::GetOutputsRequest { instance_id: id.into(), after_seq, page_size: 1000, ..Default::default() };
+            let request = v1::GetOutputsRequest {
+                instance_id: id.into(),
+                after_seq,
+                page_size: 1000,
+                ..Default::default()
+            };
             let page = self.instances().get_outputs(request).await.expect("outputs").into_inner();
-            rows.extend(page.outputs.into_iter().map(|row| (row.block_id, row.iteration, value(row.output.as_ref()))));
+            rows.extend(
+                page.outputs.into_iter().map(|row| (row.block_id, row.iteration, value(row.output.as_ref()))),
+            );
             if page.next_after_seq == 0 {
                 return rows;
             }
@@ -268,7 +290,12 @@ impl Client {
     }
 
     /// Sends a custom signal.
-    pub async fn signal(&self, id: &str, name: &str, payload_value: &Value) -> Result<v1::SendSignalResponse, Status> {
+    pub async fn signal(
+        &self,
+        id: &str,
+        name: &str,
+        payload_value: &Value,
+    ) -> Result<v1::SendSignalResponse, Status> {
         let custom = v1::CustomSignal { name: name.into(), payload: Some(payload(payload_value)) };
         let request = v1::SendSignalRequest {
             instance_id: id.into(),

@@ -24,7 +24,8 @@ pub async fn cancel_instance(
 ) -> Result<Status, Fault> {
     let routed = plane.router.route(tenant)?;
     let mut watch = routed.room.watchers().watch(instance);
-    send_signal(plane, tenant, NewSignal { instance, id: None, kind: SignalKind::Cancel { reason } }, now).await?;
+    send_signal(plane, tenant, NewSignal { instance, id: None, kind: SignalKind::Cancel { reason } }, now)
+        .await?;
     let state = async || {
         let row = routed.room.store().instance(&routed.tenant, instance).await.map_err(store_fault)?;
         row.map(|row| row.status).ok_or_else(Fault::not_found)

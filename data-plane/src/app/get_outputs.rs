@@ -3,10 +3,7 @@
 use orch8_engine::record::OutputRecord;
 use orch8_model::{Fault, InstanceId, Millis, TenantId};
 
-use super::{
-    DataPlane, store_fault,
-    view::each_turn,
-};
+use super::{DataPlane, store_fault, view::each_turn};
 
 /// A page of rows.
 #[derive(Debug)]
@@ -38,7 +35,8 @@ pub async fn get_outputs(
             if row.seq <= after || block.is_some_and(|b| b != row.block_id) {
                 continue;
             }
-            if more || rows.len() >= limit as usize || (bytes > 0 && bytes + turn.body.len() > PAGE_BYTES_MAX) {
+            if more || rows.len() >= limit as usize || (bytes > 0 && bytes + turn.body.len() > PAGE_BYTES_MAX)
+            {
                 more = true;
                 continue;
             }

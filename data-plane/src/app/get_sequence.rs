@@ -10,11 +10,19 @@ use crate::{router::Routed, store::SequenceRow};
 pub enum SequenceRef {
     Id(SequenceId),
     /// `None` = the newest that is not deprecated.
-    Name { namespace: Namespace, name: SequenceName, version: Option<i32> },
+    Name {
+        namespace: Namespace,
+        name: SequenceName,
+        version: Option<i32>,
+    },
 }
 
 /// The version. Errors: `NOT_FOUND`, missing and foreign alike.
-pub async fn get_sequence(plane: &DataPlane, tenant: &TenantId, which: &SequenceRef) -> Result<SequenceRow, Fault> {
+pub async fn get_sequence(
+    plane: &DataPlane,
+    tenant: &TenantId,
+    which: &SequenceRef,
+) -> Result<SequenceRow, Fault> {
     find(&plane.router.route(tenant)?, which).await
 }
 

@@ -38,7 +38,10 @@ pub async fn get_timeline(
     nodes.truncate(limit as usize);
     let mut outputs = HashMap::new();
     if with_outputs {
-        each_turn(&routed, id, |_, record| outputs.extend(record.outputs.into_iter().map(|o| (o.node, o.output)))).await?;
+        each_turn(&routed, id, |_, record| {
+            outputs.extend(record.outputs.into_iter().map(|o| (o.node, o.output)))
+        })
+        .await?;
     }
     Ok(TimelinePage { view, nodes, outputs, more })
 }

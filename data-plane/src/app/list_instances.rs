@@ -31,6 +31,10 @@ pub async fn list_instances(
 }
 
 /// The sequence a listed run runs.
-pub async fn sequence_of(plane: &DataPlane, tenant: &TenantId, row: &InstanceRow) -> Result<Arc<Compiled>, Fault> {
+pub async fn sequence_of(
+    plane: &DataPlane,
+    tenant: &TenantId,
+    row: &InstanceRow,
+) -> Result<Arc<Compiled>, Fault> {
     compiled_of(&plane.router.route(tenant)?, row).await
 }

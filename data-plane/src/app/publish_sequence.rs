@@ -2,7 +2,8 @@
 
 use orch8_engine::publish::{self, Problem, Published, Warning};
 use orch8_model::{
-    Fault, FieldProblem, Millis, Namespace, Reason, SequenceId, SequenceName, TenantId, json, limits::PROBLEMS_MAX,
+    Fault, FieldProblem, Millis, Namespace, Reason, SequenceId, SequenceName, TenantId, json,
+    limits::PROBLEMS_MAX,
 };
 use orch8_seal::{Digest, content_hash};
 use uuid::Uuid;
@@ -33,9 +34,14 @@ pub struct PublishedSequence {
 pub fn check_sequence(tenant: &TenantId, document: &[u8]) -> Result<Checked, Fault> {
     let published = publish::check(document).map_err(problems)?;
     if published.tenant_id.as_ref().is_some_and(|named| named != tenant.as_str()) {
-        return Err(Fault::field(Reason::TenantMismatch, "document/tenant_id", "is not the tenant of the credential"));
+        return Err(Fault::field(
+            Reason::TenantMismatch,
+            "document/tenant_id",
+            "is not the tenant of the credential",
+        ));
     }
-    let value = json::parse(document).map_err(|p| Fault::field(p.reason, format!("document{}", p.pointer), p.message))?;
+    let value = json::parse(document)
+        .map_err(|p| Fault::field(p.reason, format!("document{}", p.pointer), p.message))?;
     Ok(Checked { published, sha256: content_hash(&value) })
 }
 
@@ -60,14 +66,18 @@ pub async fn publish_sequence(
         document,
         created_at: now,
     };
-    let answer = routed.room.store().publish(&routed.tenant, new).await.map_err(store_fault)?.ok_or_else(moving)?;
+    let answer =
+        routed.room.store().publish(&routed.tenant, new).await.map_err(store_fault)?.ok_or_else(moving)?;
     let (id, version, unchanged) = match answer {
         SequencePublished::New { id, version } => (id, version, false),
         SequencePublished::Unchanged { id, version } => (id, version, true),
         SequencePublished::Taken { id, identical } => {
-            return Err(Fault::new(Reason::SequenceExists, "this id or version is published already; a change needs a new version")
-                .with("existing_id", id)
-                .with("identical", identical));
+            return Err(Fault::new(
+                Reason::SequenceExists,
+                "this id or version is published already; a change needs a new version",
+            )
+            .with("existing_id", id)
+            .with("identical", identical));
         }
         SequencePublished::NoVersionLeft => {
             return Err(Fault::invalid("document/version", "cannot rise any further"));

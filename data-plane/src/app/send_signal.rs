@@ -30,16 +30,21 @@ pub async fn send_signal(
             .map_err(|problem| Fault::new(Reason::Internal, problem.to_string()))?,
     };
     let message = Message { instance: signal.instance, signal: id.clone(), kind: signal.kind, at: now };
-    let sent = routed.room.store().send(&routed.tenant, message).await.map_err(store_fault)?.ok_or_else(moving)?;
+    let sent =
+        routed.room.store().send(&routed.tenant, message).await.map_err(store_fault)?.ok_or_else(moving)?;
     match sent {
         Sent::Stored => {
             routed.room.nudge(signal.instance);
             Ok((id, false))
         }
         Sent::Duplicate => Ok((id, true)),
-        Sent::Terminal => Err(Fault::new(Reason::InstanceTerminal, "the instance has ended and takes no more signals")),
-        Sent::Full => Err(Fault::new(Reason::InboxFull, "the instance has too many signals it has not consumed")
-            .with("limit", PENDING_SIGNALS_MAX)),
+        Sent::Terminal => {
+            Err(Fault::new(Reason::InstanceTerminal, "the instance has ended and takes no more signals"))
+        }
+        Sent::Full => {
+            Err(Fault::new(Reason::InboxFull, "the instance has too many signals it has not consumed")
+                .with("limit", PENDING_SIGNALS_MAX))
+        }
         Sent::Missing => Err(Fault::not_found()),
     }
 }

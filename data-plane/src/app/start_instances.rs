@@ -50,7 +50,12 @@ pub async fn start_instances(
     for item in items {
         let context = item.data.1.len() + item.config.1.len();
         if context > CONTEXT_BYTES_MAX {
-            return Err(Fault::too_large(format!("{}data", item.field), context, CONTEXT_BYTES_MAX, "bytes (with config)"));
+            return Err(Fault::too_large(
+                format!("{}data", item.field),
+                context,
+                CONTEXT_BYTES_MAX,
+                "bytes (with config)",
+            ));
         }
         let (sequence, namespace) = match known.entry(format!("{:?}", item.sequence)) {
             std::collections::hash_map::Entry::Occupied(known) => known.get().clone(),
@@ -79,7 +84,8 @@ pub async fn start_instances(
             once,
         });
     }
-    let started = routed.room.store().start(&routed.tenant, starts).await.map_err(store_fault)?.ok_or_else(moving)?;
+    let started =
+        routed.room.store().start(&routed.tenant, starts).await.map_err(store_fault)?.ok_or_else(moving)?;
     for (field, answer) in fields.iter().zip(&started) {
         if let Started::Mismatch(existing) = answer {
             return Err(Fault::field(

@@ -38,7 +38,8 @@ pub struct NodeView {
 /// The run. Errors: `NOT_FOUND`, missing and foreign alike.
 pub(super) async fn instance_view(routed: &Routed, id: InstanceId) -> Result<InstanceView, Fault> {
     let store = routed.room.store();
-    let loaded = store.load_one(&routed.tenant, id).await.map_err(store_fault)?.ok_or_else(Fault::not_found)?;
+    let loaded =
+        store.load_one(&routed.tenant, id).await.map_err(store_fault)?.ok_or_else(Fault::not_found)?;
     let compiled = compiled_of(routed, &loaded.row).await?;
     let state = rebuild(&loaded, &compiled).map_err(store_fault)?;
     Ok(InstanceView { row: loaded.row, compiled, state })
@@ -46,7 +47,8 @@ pub(super) async fn instance_view(routed: &Routed, id: InstanceId) -> Result<Ins
 
 pub(super) async fn compiled_of(routed: &Routed, row: &InstanceRow) -> Result<Arc<Compiled>, Fault> {
     let programs = routed.room.programs();
-    let found = programs.get(routed.room.store(), &routed.tenant, row.birth.sequence).await.map_err(store_fault)?;
+    let found =
+        programs.get(routed.room.store(), &routed.tenant, row.birth.sequence).await.map_err(store_fault)?;
     found.ok_or_else(|| Fault::new(Reason::Internal, "the sequence of this instance is gone"))
 }
 
@@ -58,7 +60,12 @@ pub(super) async fn each_turn(
 ) -> Result<(), Fault> {
     let mut after = None;
     loop {
-        let rows = routed.room.store().turns(&routed.tenant, id, after, TURNS_PER_READ).await.map_err(store_fault)?;
+        let rows = routed
+            .room
+            .store()
+            .turns(&routed.tenant, id, after, TURNS_PER_READ)
+            .await
+            .map_err(store_fault)?;
         for row in &rows {
             let record = TurnRecord::parse(&row.body)
                 .map_err(|_| Fault::new(Reason::Internal, "a turn of this instance cannot be read"))?;
@@ -80,10 +87,7 @@ pub(super) async fn nodes_of(
     let mut timeline = Timeline::default();
     each_turn(routed, id, |_, record| timeline.fold(&compiled.program, &record)).await?;
     let offered = routed.room.sessions().handlers(&routed.tenant.tenant);
-    Ok(timeline
-        .nodes()
-        .map(|node| NodeView { note: note_of(node, &offered), node: node.clone() })
-        .collect())
+    Ok(timeline.nodes().map(|node| NodeView { note: note_of(node, &offered), node: node.clone() }).collect())
 }
 
 /// What to do about a worker step that nobody will take.

@@ -153,7 +153,8 @@ fn new_instances(tenant: &TenantId, items: Vec<v1::StartInstanceRequest>) -> Res
 
 fn new_instance(field: String, r: v1::StartInstanceRequest) -> Result<NewInstance, Fault> {
     let at = |name: &str| format!("{field}{name}");
-    let sequence = sequence_ref(&field, &r.sequence_id, &r.namespace, "sequence_name", &r.sequence_name, r.version)?;
+    let sequence =
+        sequence_ref(&field, &r.sequence_id, &r.namespace, "sequence_name", &r.sequence_name, r.version)?;
     let priority = match door::choice::<v1::Priority>(&at("priority"), r.priority)? {
         Some(v1::Priority::Low) => 0,
         Some(v1::Priority::Normal | v1::Priority::Unspecified) | None => 1,
@@ -183,7 +184,8 @@ fn section(field: &str, payload: Option<v1::Payload>, max: usize) -> Result<(Val
         None => Ok((Value::Object(Map::new()), "{}".to_owned())),
         Some(json) => {
             let json = json.object(field)?;
-            let text = String::from_utf8(json.text.to_vec()).map_err(|_| Fault::invalid(field, "must be UTF-8"))?;
+            let text =
+                String::from_utf8(json.text.to_vec()).map_err(|_| Fault::invalid(field, "must be UTF-8"))?;
             Ok((json.value, text))
         }
     }
@@ -271,7 +273,8 @@ async fn timeline(
     if !page.view.row.status.is_terminal() {
         shown.waits = open.into_iter().filter_map(wire::node_wait).collect();
     }
-    let nodes = page.nodes.iter().map(|n| wire::node(n, page.outputs.get(&n.node.node), r.include_outputs)).collect();
+    let nodes =
+        page.nodes.iter().map(|n| wire::node(n, page.outputs.get(&n.node.node), r.include_outputs)).collect();
     Ok(v1::GetTimelineResponse { instance: Some(shown), nodes, next_page_token })
 }
 
@@ -283,7 +286,8 @@ async fn outputs(
     let id = door::id("instance_id", &r.instance_id, InstanceId)?;
     let limit = door::page_size("page_size", r.page_size, OUTPUTS, OUTPUTS_MAX)?;
     let block: Option<BlockId> = door::optional_name("block_id", r.block_id)?;
-    let page = app::get_outputs(plane, tenant, id, block.as_ref().map(BlockId::as_str), r.after_seq, limit).await?;
+    let page =
+        app::get_outputs(plane, tenant, id, block.as_ref().map(BlockId::as_str), r.after_seq, limit).await?;
     let next_after_seq = if page.more { page.rows.last().map_or(0, |(row, _)| row.seq) } else { 0 };
     let outputs = page
         .rows

@@ -44,7 +44,8 @@ impl SequenceService for Sequences {
     ) -> Result<Response<v1::GetSequenceResponse>, Status> {
         let tenant = tenant(&request, &request.get_ref().tenant_id)?;
         let r = request.into_inner();
-        let which = sequence_ref("", &r.sequence_id, &r.namespace, "name", &r.name, r.version).map_err(status::of)?;
+        let which =
+            sequence_ref("", &r.sequence_id, &r.namespace, "name", &r.name, r.version).map_err(status::of)?;
         let row = app::get_sequence(&self.0, &tenant, &which).await.map_err(status::of)?;
         Ok(Response::new(v1::GetSequenceResponse { sequence: Some(sequence(row)) }))
     }
@@ -91,7 +92,10 @@ async fn list(
     let (rows, more) = app::list_sequences(plane, tenant, namespace.as_ref(), after, limit).await?;
     let next_page_token = match rows.last() {
         Some(last) if more => query.write(
-            Keyset::new().with_bytes(last.namespace.as_str()).with_bytes(last.name.as_str()).with_int(last.version.into()),
+            Keyset::new()
+                .with_bytes(last.namespace.as_str())
+                .with_bytes(last.name.as_str())
+                .with_int(last.version.into()),
         ),
         Some(_) | None => String::new(),
     };
@@ -121,11 +125,14 @@ pub(super) fn sequence_ref(
 ) -> Result<SequenceRef, Fault> {
     let id = door::optional_id(&format!("{prefix}sequence_id"), id, SequenceId)?;
     match id {
-        Some(_) if !name.is_empty() || version != 0 => {
-            Err(Fault::invalid(format!("{prefix}sequence_id"), format!("and {name_field} cannot both be given")))
-        }
+        Some(_) if !name.is_empty() || version != 0 => Err(Fault::invalid(
+            format!("{prefix}sequence_id"),
+            format!("and {name_field} cannot both be given"),
+        )),
         Some(id) => Ok(SequenceRef::Id(id)),
-        None if version < 0 => Err(Fault::invalid(format!("{prefix}version"), "must be at least 1, or 0 for the newest")),
+        None if version < 0 => {
+            Err(Fault::invalid(format!("{prefix}version"), "must be at least 1, or 0 for the newest"))
+        }
         None => Ok(SequenceRef::Name {
             namespace: door::namespace(&format!("{prefix}namespace"), namespace)?,
             name: door::name(&format!("{prefix}{name_field}"), name)?,

@@ -1,7 +1,10 @@
 //! SignalService.
 
 use orch8_engine::SignalKind;
-use orch8_model::{Fault, InstanceId, limits::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, SIGNAL_BYTES_MAX}};
+use orch8_model::{
+    Fault, InstanceId,
+    limits::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, SIGNAL_BYTES_MAX},
+};
 use orch8_proto::{
     door, status,
     v1::{self, send_signal_request::Signal, signal_service_server::SignalService},

@@ -29,6 +29,8 @@ pub struct SessionConfig {
     pub handlers: usize,
     /// Most results of one session that wait for their commit; then its stream is read no further. 1,024.
     pub pending_answers: usize,
+    /// Most answers that wait for a worker to read them; a worker that sends and never reads is cut off. 8,192.
+    pub unread_answers: usize,
     /// Bounds of one tenant.
     pub tenant: Bounds,
     /// Bounds of the node.
@@ -63,6 +65,7 @@ impl Default for SessionConfig {
             lane_in_flight: 256,
             handlers: 64,
             pending_answers: 1_024,
+            unread_answers: 8_192,
             tenant: Bounds { sessions: 1_000, in_flight: 16_384, queued: 50_000, queued_bytes: 256 << 20 },
             node: Bounds { sessions: 10_000, in_flight: 65_536, queued: 200_000, queued_bytes: 1 << 30 },
         }

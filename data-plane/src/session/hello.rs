@@ -19,10 +19,8 @@ pub(super) struct Greeting {
     pub nonce: String,
     pub version: String,
     pub lanes: Vec<(String, Vec<HandlerName>)>,
-    /// What it says it runs, in its order; judged one by one.
-    pub running: Vec<v1::Lease>,
-    /// Where the owners of those are; what was left out is shard 0.
-    pub shards: Vec<Shard>,
+    /// What it says it runs and where the owner is, in its order; judged one by one.
+    pub running: Vec<(v1::Lease, Shard)>,
     /// Results it has no answer to, in its order; judged one by one.
     pub unacknowledged: Vec<v1::TaskResult>,
     /// Of its last session; empty when it has none.
@@ -39,18 +37,22 @@ impl Greeting {
         if hello.instance_nonce.is_empty() {
             return Err(Fault::invalid("hello.instance_nonce", "must not be empty"));
         }
-        let shard = |held: &v1::HeldTask| held.route.and_then(|route| u16::try_from(route.shard).ok()).unwrap_or(0);
         Ok(Self {
-            shards: hello.running.iter().map(|held| Shard(shard(held))).collect(),
             worker: door::name("hello.worker_id", hello.worker_id)?,
             nonce: door::text("hello.instance_nonce", hello.instance_nonce, NONCE_BYTES_MAX)?,
             version: door::text("hello.version", hello.version, NAME_BYTES_MAX)?,
             lanes: lanes(hello.lanes, config.handlers)?,
-            running: hello.running.into_iter().map(|held| held.lease.unwrap_or_default()).collect(),
+            running: hello.running.into_iter().map(running).collect(),
             unacknowledged: hello.unacknowledged,
             token: door::text("hello.resume_token", hello.resume_token, TOKEN_BYTES_MAX)?,
         })
     }
+}
+
+/// What names no task or no shard is judged to be nothing: an empty lease, shard 0.
+fn running(held: v1::HeldTask) -> (v1::Lease, Shard) {
+    let shard = held.route.and_then(|route| u16::try_from(route.shard).ok()).unwrap_or_default();
+    (held.lease.unwrap_or_default(), Shard(shard))
 }
 
 fn lanes(lanes: Vec<v1::Lane>, max: usize) -> Result<Vec<(String, Vec<HandlerName>)>, Fault> {

@@ -9,13 +9,17 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use futures::{FutureExt, Stream, StreamExt, stream, stream::FuturesUnordered};
 use orch8_model::{Fault, Millis, Shard, TenantId, limits::OUTPUT_BYTES_MAX};
 use orch8_proto::{door, v1};
 use prost::Message;
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::oneshot,
+    time::{sleep, timeout, timeout_at},
+};
 use uuid::Uuid;
 
 use super::{
@@ -163,7 +167,7 @@ where
     /// What the worker runs and this node does not know was sent before its owner took the shard: the owner knows.
     async fn ask_owners(&mut self, greeting: &Greeting, held: &mut [v1::HeldVerdict]) {
         let mut asked = Vec::new();
-        for (verdict, shard) in held.iter_mut().zip(&greeting.shards) {
+        for (verdict, (_, shard)) in held.iter_mut().zip(&greeting.running) {
             let Some(task) = task::reference(verdict.lease.as_ref()) else { continue };
             if verdict.state() == v1::HeldState::Drop {
                 let (answer, adopted) = oneshot::channel();
@@ -172,9 +176,10 @@ where
                 asked.push((verdict, adopted));
             }
         }
+        // An owner that stopped, or takes too long, adopts nothing: the worker drops the task.
+        let patience = Instant::now() + self.sessions.config().ack;
         for (verdict, adopted) in asked {
-            // An owner that stopped, or takes too long, adopts nothing: the worker drops the task.
-            let Ok(Ok(Some(ready))) = timeout(self.sessions.config().ack, adopted).await else { continue };
+            let Ok(Ok(Some(ready))) = timeout_at(patience.into(), adopted).await else { continue };
             let prepared = task::Prepared::new(&ready);
             if self.sessions.with(|board, now| board.take_over(self.key, prepared, now)) {
                 verdict.set_state(v1::HeldState::Keep);
@@ -193,6 +198,11 @@ where
                 }
                 frame = next_frame(&mut self.inbound, &self.line, config.frame_bytes), if room => frame,
                 () = self.line.cut.cancelled(), if !room => Err(Stop::Cut),
+                // It is the owners that are slow: the worker's pings wait unread, and its lease goes on.
+                () = sleep(config.ping), if !room => {
+                    self.sessions.with(|board, now| board.heard(self.key, now));
+                    continue;
+                }
             };
             match frame {
                 Ok(frame) => {
@@ -235,7 +245,7 @@ where
     /// Renews the lease, then does what the frame asks.
     fn hear(
         &self,
-        act: impl FnOnce(&mut super::board::Board, std::time::Instant) -> Result<(), Fault>,
+        act: impl FnOnce(&mut super::board::Board, Instant) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         self.sessions.with(|board, now| {
             board.heard(self.key, now);
@@ -250,7 +260,7 @@ where
         }
         let unplaceable = self.judge(results.into_iter().map(Report::parse)).await;
         if !unplaceable.is_empty() {
-            self.sessions.with(|board, _| board.acks(self.key, unplaceable));
+            self.sessions.with(|board, now| board.acks(self.key, unplaceable, now));
         }
         Ok(())
     }
@@ -321,7 +331,7 @@ where
         while let Some(Some(more)) = self.answers.next().now_or_never() {
             answers.push(more);
         }
-        self.sessions.with(|board, _| board.answered(self.key, answers));
+        self.sessions.with(|board, now| board.answered(self.key, answers, now));
     }
 
     /// The worker closed its half: it still reads the answers it waits for.

@@ -126,7 +126,8 @@ impl Hot {
 /// The state of an instance from what is stored of it: one snapshot and a bounded tail.
 pub fn rebuild(loaded: &Loaded, compiled: &Compiled) -> Result<Instance, StoreError> {
     let birth = birth_of(&loaded.row.tenant, &loaded.row.birth)?;
-    let corrupt = |column| StoreError::Corrupt { table: "journal", column, key: loaded.row.birth.instance.to_string() };
+    let corrupt =
+        |column| StoreError::Corrupt { table: "journal", column, key: loaded.row.birth.instance.to_string() };
     let mut instance = match &loaded.snapshot {
         Some((_, text)) => Instance::restore(birth, text).map_err(|_| corrupt("snapshot"))?,
         None => Instance::new(birth),
@@ -141,7 +142,9 @@ pub fn rebuild(loaded: &Loaded, compiled: &Compiled) -> Result<Instance, StoreEr
 fn birth_of(tenant: &TenantHandle, row: &BirthRow) -> Result<Birth, StoreError> {
     let section = |column, text: &str| match json::parse(text.as_bytes()) {
         Ok(Value::Object(map)) => Ok::<Map<String, Value>, _>(map),
-        Ok(_) | Err(_) => Err(StoreError::Corrupt { table: "instances", column, key: row.instance.to_string() }),
+        Ok(_) | Err(_) => {
+            Err(StoreError::Corrupt { table: "instances", column, key: row.instance.to_string() })
+        }
     };
     Ok(Birth {
         tenant: tenant.tenant.clone(),

@@ -11,7 +11,7 @@ mod programs;
 mod room;
 mod wheel;
 
-pub use mailbox::{Mailboxes, Post};
 pub(crate) use hot::rebuild;
+pub use mailbox::{Mailboxes, Post};
 pub use programs::{Compiled, Programs};
 pub use room::{ShardConfig, StoreRoom};

@@ -26,7 +26,9 @@ use super::{
 };
 use crate::{
     session::{FromSession, Offered, ReadyTask, Sessions, TaskRef},
-    store::{Closing, Lease, Loaded, Mail, Ready, Store, StoreError, TenantHandle, TimerRow, TurnAnswer, TurnWrite},
+    store::{
+        Closing, Lease, Loaded, Mail, Ready, Store, StoreError, TenantHandle, TimerRow, TurnAnswer, TurnWrite,
+    },
     watch::Watchers,
 };
 
@@ -91,12 +93,7 @@ fn now() -> Millis {
 }
 
 impl Owner {
-    pub fn new(
-        lease: Lease,
-        room: &StoreRoom,
-        config: ShardConfig,
-        submit: mpsc::Sender<Submitted>,
-    ) -> Self {
+    pub fn new(lease: Lease, room: &StoreRoom, config: ShardConfig, submit: mpsc::Sender<Submitted>) -> Self {
         Self {
             lease,
             store: room.store().clone(),
@@ -193,7 +190,11 @@ impl Owner {
         let due = [self.wheel.next(), self.next_ready].into_iter().flatten().min();
         let by_clock = due.map(|at| Instant::now() + Duration::from_millis(at.since(now()) as u64));
         let again = self.again.iter().map(|(at, ..)| *at).min();
-        [Some(self.next_look), by_clock, self.hold_ends, again, self.offer_again].into_iter().flatten().min().unwrap_or(self.next_look)
+        [Some(self.next_look), by_clock, self.hold_ends, again, self.offer_again]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(self.next_look)
     }
 
     fn take(&mut self, post: Post) {
@@ -205,8 +206,12 @@ impl Owner {
                 let report = Report { task, answer };
                 match self.tasks.get(&task.task).copied() {
                     Some((instance, node)) if self.is_of(instance, &tenant) => {
-                        let event =
-                            Event::Reported { node, attempt: task.attempt, claim_epoch: task.claim_epoch, outcome };
+                        let event = Event::Reported {
+                            node,
+                            attempt: task.attempt,
+                            claim_epoch: task.claim_epoch,
+                            outcome,
+                        };
                         self.push(tenant, instance, Cause { event, mail: Vec::new(), report: Some(report) });
                     }
                     Some(_) | None => self.answer_unknown(report),
@@ -219,7 +224,9 @@ impl Owner {
             }
             Post::Session(FromSession::Adopt { tenant, task, answer }) => {
                 let held = match self.tasks.get(&task.task).copied() {
-                    Some((instance, _)) if self.is_of(instance, &tenant) && self.held.get(&task.task) == Some(&task) => {
+                    Some((instance, _))
+                        if self.is_of(instance, &tenant) && self.held.get(&task.task) == Some(&task) =>
+                    {
                         self.held.remove(&task.task);
                         self.adopted(instance, task)
                     }
@@ -290,10 +297,16 @@ impl Owner {
             return None;
         };
         let far = i64::try_from(self.config.far.as_millis()).unwrap_or(i64::MAX);
-        let write = write_of(hot, id, lease, turn_no, at, json_of(&record), &actions, &mail, far, &self.config);
-        let mut flying = Flying { turn_no, actions, answers: Vec::new(), cause: Cause { event, mail, report: None } };
+        let write =
+            write_of(hot, id, lease, turn_no, at, json_of(&record), &actions, &mail, far, &self.config);
+        let mut flying =
+            Flying { turn_no, actions, answers: Vec::new(), cause: Cause { event, mail, report: None } };
         if let (Some(report), Some(verdict)) = (report, verdict) {
-            flying.answers.push(Answer { task: report.task, status: status_of(verdict), answer: report.answer });
+            flying.answers.push(Answer {
+                task: report.task,
+                status: status_of(verdict),
+                answer: report.answer,
+            });
         }
         hot.flying.push_back(flying);
         Some(Submitted { lease, turn: write })
@@ -345,7 +358,9 @@ impl Owner {
                 self.doubt = true;
                 self.drop_hot(settled.instance, Instant::now() + RETRY);
             }
-            Fate::Answered(TurnAnswer::Lost | TurnAnswer::HasMail) => self.drop_hot(settled.instance, Instant::now()),
+            Fate::Answered(TurnAnswer::Lost | TurnAnswer::HasMail) => {
+                self.drop_hot(settled.instance, Instant::now())
+            }
             Fate::Unknown => self.drop_hot(settled.instance, Instant::now() + RETRY),
         }
     }
@@ -564,7 +579,8 @@ impl Owner {
         if let Some(hot) = self.hot.get(&id) {
             for d in hot.instance.open_tasks(&hot.compiled.program) {
                 self.tasks.insert(d.task, (id, d.node));
-                self.held.insert(d.task, TaskRef { task: d.task, attempt: d.attempt, claim_epoch: d.claim_epoch });
+                self.held
+                    .insert(d.task, TaskRef { task: d.task, attempt: d.attempt, claim_epoch: d.claim_epoch });
             }
         }
         self.set_alarm(id);
@@ -592,7 +608,11 @@ impl Owner {
         let tenant: TenantHandle = loaded.row.tenant.clone();
         let sequence = loaded.row.birth.sequence;
         let Some(compiled) = self.programs.get(&self.store, &tenant, sequence).await? else {
-            return Err(StoreError::Corrupt { table: "instances", column: "sequence_id", key: id.to_string() });
+            return Err(StoreError::Corrupt {
+                table: "instances",
+                column: "sequence_id",
+                key: id.to_string(),
+            });
         };
         let hot = Hot::wake(loaded, compiled, ready)?;
         self.bytes += hot.instance.weight();
@@ -614,8 +634,13 @@ impl Owner {
         let full = mail.len() as u32 == MAIL_BATCH;
         let fresh: Vec<Mail> = mail.into_iter().filter(|m| !self.mail_taken.contains(&m.seq)).collect();
         let progress = full && !fresh.is_empty();
-        let cold: Vec<InstanceId> =
-            fresh.iter().map(|m| m.instance).filter(|id| !self.hot.contains_key(id)).collect::<HashSet<_>>().into_iter().collect();
+        let cold: Vec<InstanceId> = fresh
+            .iter()
+            .map(|m| m.instance)
+            .filter(|id| !self.hot.contains_key(id))
+            .collect::<HashSet<_>>()
+            .into_iter()
+            .collect();
         self.reload(&cold).await?;
         for letter in fresh {
             self.mail_taken.insert(letter.seq);
@@ -669,8 +694,13 @@ impl Owner {
         if due.is_empty() {
             return Ok(());
         }
-        let cold: Vec<InstanceId> =
-            due.iter().map(|t| t.instance).filter(|id| !self.hot.contains_key(id)).collect::<HashSet<_>>().into_iter().collect();
+        let cold: Vec<InstanceId> = due
+            .iter()
+            .map(|t| t.instance)
+            .filter(|id| !self.hot.contains_key(id))
+            .collect::<HashSet<_>>()
+            .into_iter()
+            .collect();
         self.reload(&cold).await?;
         self.look |= due.len() as u32 == LOAD_BATCH;
         self.store.forget_timers(self.lease, &due).await
@@ -721,7 +751,12 @@ impl Owner {
         }
     }
 
-    async fn run_again(&mut self, id: InstanceId, loaded: Loaded, causes: Vec<Cause>) -> Result<(), StoreError> {
+    async fn run_again(
+        &mut self,
+        id: InstanceId,
+        loaded: Loaded,
+        causes: Vec<Cause>,
+    ) -> Result<(), StoreError> {
         let tenant = loaded.row.tenant.tenant.clone();
         let fresh = loaded.snapshot.is_none() && loaded.tail.is_empty();
         if self.admit(loaded, fresh).await?.is_some() {

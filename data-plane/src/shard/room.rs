@@ -102,7 +102,8 @@ impl StoreRoom {
 
     /// This process is the only one that has the store open, so it may take the next epoch by itself.
     async fn raise(&self, shard: Shard, node: &NodeName) -> Result<Lease, StoreError> {
-        let exhausted = || StoreError::Corrupt { table: "shard_leases", column: "lease_epoch", key: shard.to_string() };
+        let exhausted =
+            || StoreError::Corrupt { table: "shard_leases", column: "lease_epoch", key: shard.to_string() };
         let mut epoch: LeaseEpoch = self.store.lease(shard).await?;
         loop {
             epoch = epoch.checked_next().ok_or_else(exhausted)?;

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration, time::Instant};
 
-use orch8_data_plane::session::{Bounds, Census, ReadyTask, SessionConfig};
+use orch8_data_plane::session::{Bounds, Census, SessionConfig};
 use orch8_engine::{HowLost, Outcome};
 use orch8_proto::{
     client::{Code, Failure},
@@ -142,24 +142,6 @@ async fn a_restarted_process_ends_the_leases_of_the_one_before() {
     assert_eq!(page.lost, [HowLost::LeaseEnded]);
     let ended = Failure::from(old.end().await.expect_err("with a reason"));
     assert_eq!((ended.code, ended.reason.as_str()), (Code::FailedPrecondition, "STALE_LEASE"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_runs_since_before_the_owner_took_the_shard_is_kept_when_the_owner_says_so() {
-    let node = Node::start(fast()).await;
-    let (held, gone) = (task("acme", "charge", json!(1)), task("acme", "charge", json!(2)));
-    let lease = |task: &ReadyTask| v1::Lease {
-        task_id: task.dispatch.task.to_string(),
-        attempt: task.dispatch.attempt,
-        claim_epoch: task.dispatch.claim_epoch.get(),
-    };
-    let running = [&held, &gone].map(|task| v1::HeldTask { lease: Some(lease(task)), route: Some(v1::Route::default()) });
-    node.owner.before.lock().expect("not poisoned").insert(held.reference(), Box::new(held));
-    let hello = v1::Hello { running: running.to_vec(), ..hello("w", &["charge"]) };
-    let (_raw, welcome) = Raw::open(&node, "acme", hello).await;
-    let verdicts: Vec<_> = welcome.held.iter().map(v1::HeldVerdict::state).collect();
-    assert_eq!(verdicts, [v1::HeldState::Keep, v1::HeldState::Drop]);
-    assert_eq!(node.sessions.census().in_flight, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -326,7 +308,9 @@ async fn two_tenants_never_see_each_others_tasks_sessions_or_handlers() {
     let mut client = Raw::client(node.address).await;
     let ask = |tenant: &str, named: &str| {
         let mut request = Request::new(v1::ListSessionsRequest { tenant_id: named.to_owned() });
-        request.metadata_mut().insert("authorization", format!("Bearer {tenant}").parse().expect("ascii"));
+        request
+            .metadata_mut()
+            .insert("authorization", format!("Bearer {tenant}-client").parse().expect("ascii"));
         request
     };
     let listed = client.list_sessions(ask("globex", "")).await.expect("allowed").into_inner().sessions;
@@ -345,7 +329,7 @@ async fn handlers_are_listed_as_wanted_and_as_offered() {
     let handlers = node.sessions.handlers(&"acme".to_owned().try_into().expect("a name"));
     let seen: Vec<_> = handlers.iter().map(|h| (h.handler.as_str(), h.queued, h.sessions)).collect();
     assert_eq!(seen, [("charge", 0, 1), ("chrage", 2, 0), ("refund", 0, 1)]);
-    assert!(handlers[1].oldest.is_some());
+    assert_eq!((handlers[1].oldest.is_some(), handlers[1].nearest.as_str()), (true, "charge"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -369,12 +353,12 @@ async fn a_thousand_tasks_of_one_tenant_do_not_delay_the_first_of_another() {
         tokio::select! {
             biased;
             dispatch = &mut first => break dispatch,
-            dispatch = big.dispatch() => {
+            frame = big.next() => {
+                let Some(In::Dispatch(dispatch)) = frame else { continue };
                 big.received(dispatch.seq).await;
                 let results: Vec<_> = dispatch.tasks.iter().map(|task| completed(task, "1")).collect();
                 finished += results.len();
                 big.say(Out::Results(v1::Results { results })).await;
-                let _ = big.next().await;
             }
         }
     };
@@ -497,4 +481,77 @@ async fn connects_and_cuts_leave_nothing_behind() {
         sleep(Duration::from_millis(20)).await;
     }
     assert!(alive() <= base + 5, "{} tasks, {base} before", alive());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_keeps_what_it_ran_before_this_node_took_the_shard() {
+    let node = Node::start(fast()).await;
+    let inherited = |params| {
+        let (instance, id) = (uuid::Uuid::now_v7(), orch8_model::TaskId(uuid::Uuid::now_v7()));
+        node.owner.inherit(move || {
+            let mut task = task("acme", "charge", json!(params));
+            task.instance = orch8_model::InstanceId(instance);
+            task.dispatch.task = id;
+            task
+        })
+    };
+    let (mine, left) = (inherited(1), inherited(2));
+    let held = |task: orch8_data_plane::session::TaskRef| v1::HeldTask {
+        lease: Some(v1::Lease {
+            task_id: task.task.to_string(),
+            attempt: 0,
+            claim_epoch: task.claim_epoch.get(),
+        }),
+        route: Some(v1::Route { shard: 0, placement_epoch: 0 }),
+    };
+    let unknown = v1::HeldTask { lease: Some(v1::Lease::default()), route: None };
+    let running = vec![held(mine), unknown, held(left)];
+    let (mut raw, welcome) = Raw::open(&node, "acme", v1::Hello { running, ..hello("w", &["charge"]) }).await;
+    let verdicts: Vec<_> = welcome.held.iter().map(v1::HeldVerdict::state).collect();
+    assert_eq!(verdicts, [v1::HeldState::Keep, v1::HeldState::Drop, v1::HeldState::Keep]);
+    assert_eq!(node.sessions.census().in_flight, 2);
+
+    let v1::HeldTask { lease, route } = held(mine);
+    let result = v1::TaskResult { lease, route, ..completed(&v1::Task::default(), "1") };
+    raw.say(Out::Results(v1::Results { results: vec![result] })).await;
+    let Some(In::ResultAcks(acks)) = raw.next().await else { panic!("acks") };
+    assert_eq!(acks.acks[0].status(), v1::ResultStatus::Committed);
+    drop(raw);
+    let page = node.owner.until(left.task, "never lost", |page| !page.lost.is_empty()).await;
+    assert_eq!(page.lost, [HowLost::LeaseEnded]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_sends_and_never_reads_is_cut_off() {
+    let node = Node::start(SessionConfig { unread_answers: 2_000, ..SessionConfig::default() }).await;
+    let (mut raw, _) = Raw::open(&node, "acme", hello("w", &["charge"])).await;
+    let garbage = Out::Results(v1::Results { results: vec![v1::TaskResult::default(); 64] });
+    let flood = v1::SessionRequest { frame: Some(garbage) };
+    let until = Instant::now() + PATIENCE;
+    while raw.out.send(flood.clone()).await.is_ok() && node.sessions.census().sessions > 0 {
+        assert!(Instant::now() < until, "never cut off");
+    }
+    let failure = Failure::from(raw.end().await.expect_err("with a reason"));
+    assert_eq!((failure.code, failure.reason.as_str()), (Code::ResourceExhausted, "OVERLOADED"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_owners_do_not_cost_a_worker_its_session() {
+    let node = Node::start(SessionConfig { pending_answers: 3, ..fast() }).await;
+    node.owner.mood(Mood::CommitsInSilence);
+    let (mut raw, _) = Raw::open(&node, "acme", hello("w", &["charge"])).await;
+    raw.credit(4).await;
+    for n in 0..4 {
+        node.offer("acme", "charge", json!(n));
+    }
+    let mut tasks = Vec::new();
+    while tasks.len() < 4 {
+        tasks.extend(raw.dispatch().await.tasks);
+    }
+    for task in &tasks {
+        raw.say(Out::Results(v1::Results { results: vec![completed(task, "1")] })).await;
+    }
+    // Longer than the lease, with the worker's frames unread.
+    sleep(Duration::from_millis(2_500)).await;
+    assert_eq!(node.sessions.census().sessions, 1);
 }

@@ -16,12 +16,12 @@ use orch8_engine::{Dispatch, HowLost, Outcome};
 use orch8_model::{
     ClaimEpoch, ContinuityId, InstanceId, PlacementEpoch, Role, SequenceName, Shard, TaskId, TenantId,
 };
-use orch8_proto::identity::Principal;
-use orch8_seal::Digest;
+use orch8_proto::identity::{Authenticate, Grant, KeyRing};
 use orch8_proto::v1::{
     self, session_request::Frame as Out, session_response::Frame as In,
     worker_service_client::WorkerServiceClient, worker_service_server::WorkerServiceServer,
 };
+use orch8_seal::SecretText;
 use orch8_worker::{Worker, WorkerBuilder};
 use serde_json::{Value, json};
 use tokio::{
@@ -62,15 +62,12 @@ impl Node {
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let hub = {
-            let sessions = sessions.clone();
-            move |_: &TenantId| Ok(sessions.clone())
-        };
-        let service =
-            WorkerServiceServer::with_interceptor(Workers(hub), tenant_is_the_key);
+        let hub = sessions.clone();
+        let service = WorkerServiceServer::new(Workers(move |_: &TenantId| Ok(hub.clone())));
         let stop = CancellationToken::new();
         let serve = Server::builder()
             .tcp_nodelay(true)
+            .layer(Authenticate::new(keys()))
             .add_service(service)
             .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop.clone().cancelled_owned());
         let server = tokio::spawn(async move { serve.await.expect("serves") });
@@ -103,15 +100,18 @@ pub fn worker_at(address: SocketAddr, tenant: &str) -> WorkerBuilder {
         .reconnect(Duration::from_millis(20), Duration::from_millis(500))
 }
 
-#[expect(clippy::result_large_err, reason = "tonic's own type")]
-fn tenant_is_the_key(mut request: Request<()>) -> Result<Request<()>, Status> {
-    let key = request.metadata().get("authorization").and_then(|key| key.to_str().ok());
-    let tenant = key.and_then(|key| key.strip_prefix("Bearer ")).and_then(|key| TenantId::parse(key).ok());
-    if let Some(tenant) = tenant {
-        let (roles, key) = ([Role::Worker, Role::Client].into_iter().collect(), Digest([0; 32]));
-        request.extensions_mut().insert(Principal { tenant: Some(tenant), roles, key });
-    }
-    Ok(request)
+/// A worker's key of each tenant, which is the tenant's name, and a client's key.
+fn keys() -> KeyRing {
+    let grant = |tenant: &str, role: Role, key: &str| {
+        let tenant = Some(TenantId::parse(tenant).expect("a name"));
+        let grant = Grant { tenant, roles: [role].into_iter().collect(), expires_at: None, revoked: false };
+        (SecretText::new(key.to_owned()).digest(), grant)
+    };
+    let keys = KeyRing::new();
+    keys.replace(["acme", "globex", "big", "small"].into_iter().flat_map(|tenant| {
+        [grant(tenant, Role::Worker, tenant), grant(tenant, Role::Client, &format!("{tenant}-client"))]
+    }));
+    keys
 }
 
 /// A try of the step `handler`, ready for a worker.
@@ -184,8 +184,6 @@ pub struct Owner {
     book: Mutex<HashMap<TaskId, Page>>,
     changed: watch::Sender<u64>,
     mood: Mutex<Mood>,
-    /// Deliveries that an earlier owner sent, and that are still held.
-    pub before: Mutex<HashMap<TaskRef, Box<ReadyTask>>>,
 }
 
 impl Owner {
@@ -195,7 +193,6 @@ impl Owner {
             book: Mutex::default(),
             changed: watch::Sender::new(0),
             mood: Mutex::new(Mood::Commits),
-            before: Mutex::default(),
         }
     }
 
@@ -281,8 +278,7 @@ impl Owner {
                 }
                 Post::Session(FromSession::Lost { task, how }) => self.lost(task, how),
                 Post::Session(FromSession::Adopt { task, answer, .. }) => {
-                    let before = self.before.lock().expect("not poisoned").remove(&task);
-                    let _ = answer.send(before);
+                    let _ = answer.send(self.adopted(task));
                 }
                 Post::Nudge | Post::Settled(_) => {}
             }
@@ -308,6 +304,19 @@ impl Owner {
             v1::ResultStatus::Committed
         };
         (status, page.reports)
+    }
+
+    /// A task that was sent before this node was there: in the book, and never offered.
+    pub fn inherit(&self, make: impl Fn() -> ReadyTask + Send + Sync + 'static) -> TaskRef {
+        let reference = make().reference();
+        self.write(reference.task, reference.claim_epoch, Some(Again(Arc::new(move |_| make()))));
+        reference
+    }
+
+    fn adopted(&self, task: TaskRef) -> Option<Box<ReadyTask>> {
+        let book = self.book.lock().expect("not poisoned");
+        let page = book.get(&task.task).filter(|page| page.claim_epoch == task.claim_epoch)?;
+        page.again.as_ref().map(|Again(again)| Box::new(again(task.claim_epoch)))
     }
 
     fn lost(&self, task: TaskRef, how: HowLost) {

@@ -87,7 +87,8 @@ fn log(params: &Value, place: &str, report: &mut Report) {
 
 fn sleep(params: &Value, place: &str, report: &mut Report) {
     let Some(map) = members("sleep", &["duration_ms", "duration"], params, place, report) else { return };
-    if map.contains_key("duration_ms") && map.contains_key("duration") {
+    let given = |key| map.get(key).is_some_and(|value| !value.is_null());
+    if given("duration_ms") && given("duration") {
         let message = "duration and duration_ms are two ways to say one thing; give one of the two";
         report.invalid(member(place, "duration"), message);
     }
@@ -105,13 +106,18 @@ fn sleep(params: &Value, place: &str, report: &mut Report) {
 fn fail(params: &Value, place: &str, report: &mut Report) {
     let known = ["message", "retryable", "code", "details"];
     let Some(map) = members("fail", &known, params, place, report) else { return };
+    if let Some(value) = literal(map, "message")
+        && !value.is_string()
+    {
+        report.invalid(member(place, "message"), format!("message must be text, not {}", kind_of(value)));
+    }
     if let Some(value) = literal(map, "retryable")
         && !value.is_boolean()
     {
         let message = format!("retryable must be true or false, not {}", kind_of(value));
         report.invalid(member(place, "retryable"), message);
     }
-    if let Some(value) = literal(map, "code").filter(|value| !value.is_null()) {
+    if let Some(value) = literal(map, "code") {
         // An error code is a name like any other: short, and printable in one line.
         match value.as_str().map(HandlerName::parse) {
             Some(Ok(_)) => {}
@@ -200,9 +206,9 @@ fn members<'d>(
     Some(map)
 }
 
-/// A member whose value is known before the run.
+/// A member whose value is known before the run. Null is absent.
 fn literal<'d>(map: &'d Map<String, Value>, key: &str) -> Option<&'d Value> {
-    map.get(key).filter(|value| !is_dynamic(value))
+    map.get(key).filter(|value| !value.is_null() && !is_dynamic(value))
 }
 
 fn verbatim<'d>(value: &'d Value, field: &str, place: &str, report: &mut Report) -> Option<&'d str> {

@@ -14,10 +14,18 @@ pub const UNKNOWN_HANDLER: &str = "UNKNOWN_HANDLER";
 pub const HANDLER_NOT_IN_THIS_VERSION: &str = "HANDLER_NOT_IN_THIS_VERSION";
 /// Warning: `when` does not parse; the step fails permanently with `EXPRESSION_SYNTAX` when reached.
 pub const WHEN_SYNTAX: &str = "WHEN_SYNTAX";
-/// Warning: something in an expression probably means something else.
-pub const EXPRESSION: &str = "EXPRESSION";
-/// Warning: the first name of a path is no known root.
+/// Warning: the first name of a path in a template is no known root; the step fails with `TEMPLATE_UNKNOWN_ROOT`.
 pub const UNKNOWN_ROOT: &str = "UNKNOWN_ROOT";
+/// Warning: a word behind a value in a template is no filter; it is ignored.
+pub const UNKNOWN_FILTER: &str = "UNKNOWN_FILTER";
+/// Warning: `{{}}` is literal text.
+pub const EMPTY_TEMPLATE: &str = "EMPTY_TEMPLATE";
+/// Warning: `{{` without `}}` is literal text.
+pub const UNCLOSED_TEMPLATE: &str = "UNCLOSED_TEMPLATE";
+/// Warning: a path to the output of a block that does not exist.
+pub const UNKNOWN_BLOCK: &str = "UNKNOWN_BLOCK";
+/// Warning: a single name compared with a path stands for its own spelling when nothing resolves it.
+pub const BARE_WORD: &str = "BARE_WORD";
 /// Warning: a duration of 1000 or more written with a fraction is seconds, not milliseconds.
 pub const FLOAT_DURATION: &str = "FLOAT_DURATION";
 /// Warning: a branch of a parallel without blocks.

@@ -49,7 +49,7 @@ fn local(object: &Object<'_>, report: &mut Report) -> (Option<NaiveDateTime>, Op
     match (time, zone) {
         (Some(Ok(time)), None) => (Some(time), None),
         (Some(Ok(time)), Some(Ok(zone))) => (Some(time), Some(zone)),
-        (None | Some(_), None | Some(_)) => (None, None),
+        _ => (None, None),
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     code,
     object::{Object, kind_of},
     report::{Report, element, member, quote},
-    shape::{self, LATER_TYPES, Shape, TYPES},
+    shape::{self, BlockType, LATER_TYPES},
 };
 use crate::{
     expr::BlockIds,
@@ -68,13 +68,10 @@ pub(super) fn survey<'d>(root: &Object<'d>, report: &mut Report) -> Outline<'d> 
     let blocks = survey.required_list(root, "blocks", true);
     survey.body(None, 0, &Trail::default(), blocks);
     if survey.blocks_seen > BLOCKS_MAX {
-        report_too_many(root, survey.blocks_seen, survey.report);
+        let (place, field) = (root.at("blocks"), root.spelt("blocks"));
+        survey.report.too_large(&place, field, survey.blocks_seen, BLOCKS_MAX, "blocks in all");
     }
     survey.outline
-}
-
-fn report_too_many(root: &Object<'_>, seen: usize, report: &mut Report) {
-    report.too_large(&root.at("blocks"), root.spelt("blocks"), seen, BLOCKS_MAX, "blocks in all");
 }
 
 /// What encloses a body.
@@ -119,8 +116,8 @@ impl<'d> Survey<'d, '_> {
     }
 
     fn block(&mut self, body: BodyIx, trail: &Trail, place: String, value: &'d Value) {
-        let Some(shape) = self.shape_of(&place, value) else { return };
-        let Some(object) = Object::open(value, shape, place, self.report) else { return };
+        let Some(block_type) = self.type_of(&place, value) else { return };
+        let Some(object) = Object::open(value, block_type.shape(), place, self.report) else { return };
         let ix = BlockIx(self.outline.blocks.len() as u32);
         let id = self.id(&object, ix);
         let siblings = &mut self.outline.bodies[body.0 as usize].blocks;
@@ -138,50 +135,50 @@ impl<'d> Survey<'d, '_> {
             form: Form::Step,
         };
         self.outline.blocks.push(entry);
-        let form = self.form(ix, &object, shape, inside);
+        let form = self.form(ix, &object, block_type, inside);
         self.outline.blocks[ix.0 as usize].form = form;
     }
 
-    /// The shape of a block by its `type`. A block without `type` that has a `handler` is a step.
-    fn shape_of(&mut self, place: &str, value: &Value) -> Option<&'static Shape> {
+    /// The type of a block. Without `type` but with a `handler` it is a step.
+    fn type_of(&mut self, place: &str, value: &Value) -> Option<BlockType> {
         let Value::Object(map) = value else {
             self.report.invalid(place, format!("a block must be an object, not {}", kind_of(value)));
             return None;
         };
         let at = member(place, "type");
-        let names = || TYPES.iter().map(|shape| shape.name);
-        let listed = || names().collect::<Vec<_>>().join(", ");
         match map.get("type") {
             None if map.contains_key("handler") => {
                 let message = "a block with a handler and no type is read as a step";
                 self.report.warn(code::SPELLING, at, message);
-                Some(&shape::STEP)
+                Some(BlockType::Step)
             }
             None => {
-                self.report.invalid(at, format!("type is required in a block: one of {}", listed()));
-                None
-            }
-            Some(Value::String(text)) => {
-                if let Some(shape) = TYPES.iter().find(|shape| shape.name == text) {
-                    return Some(shape);
-                }
-                if let Some((_, remedy)) = LATER_TYPES.iter().find(|(later, _)| later == text) {
-                    let message = format!("type {text} is not in this version: {remedy}");
-                    self.report.problem(code::NOT_IN_THIS_VERSION, at, message);
-                    return None;
-                }
-                let later = LATER_TYPES.iter().map(|(name, _)| *name);
-                let meant = nearest(text, names().chain(later));
-                let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
-                let message = format!("type {} is unknown: one of {}{meant}", quote(text), listed());
+                let message = format!("type is required in a block: one of {}", listed_types());
                 self.report.invalid(at, message);
                 None
             }
+            Some(Value::String(text)) => BlockType::named(text).or_else(|| {
+                self.refuse_type(text, at);
+                None
+            }),
             Some(other) => {
                 self.report.invalid(at, format!("type must be text, not {}", kind_of(other)));
                 None
             }
         }
+    }
+
+    fn refuse_type(&mut self, text: &str, at: String) {
+        if let Some((_, remedy)) = LATER_TYPES.iter().find(|(later, _)| *later == text) {
+            let message = format!("type {text} is not in this version: {remedy}");
+            self.report.problem(code::NOT_IN_THIS_VERSION, at, message);
+            return;
+        }
+        let later = LATER_TYPES.iter().map(|(name, _)| *name);
+        let meant = nearest(text, BlockType::names().chain(later));
+        let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
+        let message = format!("type {} is unknown: one of {}{meant}", quote(text), listed_types());
+        self.report.invalid(at, message);
     }
 
     /// The block's id, entered in the index. A bad one is reported and answered empty.
@@ -209,14 +206,14 @@ impl<'d> Survey<'d, '_> {
         id
     }
 
-    fn form(&mut self, ix: BlockIx, object: &Object<'d>, shape: &'static Shape, inside: Trail) -> Form<'d> {
-        match shape.name {
-            "parallel" => self.parallel(ix, object, &inside),
-            "router" => self.router(ix, object, &inside),
-            "try_catch" => self.try_catch(ix, object, &inside),
-            "loop" => Form::Loop { body: self.iterated(ix, object, inside) },
-            "for_each" => Form::ForEach { body: self.iterated(ix, object, inside) },
-            _ => Form::Step,
+    fn form(&mut self, ix: BlockIx, object: &Object<'d>, block_type: BlockType, inside: Trail) -> Form<'d> {
+        match block_type {
+            BlockType::Step => Form::Step,
+            BlockType::Parallel => self.parallel(ix, object, &inside),
+            BlockType::Router => self.router(ix, object, &inside),
+            BlockType::TryCatch => self.try_catch(ix, object, &inside),
+            BlockType::Loop => Form::Loop { body: self.iterated(ix, object, inside) },
+            BlockType::ForEach => Form::ForEach { body: self.iterated(ix, object, inside) },
         }
     }
 
@@ -328,6 +325,10 @@ impl<'d> Survey<'d, '_> {
         }
         &list[..list.len().min(BRANCHES_MAX)]
     }
+}
+
+fn listed_types() -> String {
+    BlockType::names().collect::<Vec<_>>().join(", ")
 }
 
 fn raw<'d>(place: &str, blocks: &'d [Value]) -> Vec<Raw<'d>> {

@@ -73,8 +73,10 @@ pub(super) fn quote(text: &str) -> String {
     format!("{:?}", cut(clean, QUOTE_BYTES_MAX))
 }
 
-/// The pointer of a member of the object or array at `place`.
+/// The pointer of a member of the object at `place`. A giant key is cut: it would be cut in the answer anyway, and many
+/// pointers through it would multiply it.
 pub(super) fn member(place: &str, key: &str) -> String {
+    let key = &key[..key.floor_char_boundary(POINTER_BYTES_MAX)];
     format!("{place}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
@@ -117,5 +119,6 @@ mod tests {
     fn a_pointer_escapes_what_pointers_are_made_of() {
         assert_eq!(member("/params", "a/b~c"), "/params/a~1b~0c");
         assert_eq!(quote("a\nb"), r#""a\nb""#);
+        assert_eq!(member("", &"é".repeat(1 << 20)).len(), 1 + POINTER_BYTES_MAX);
     }
 }

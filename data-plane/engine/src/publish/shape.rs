@@ -175,8 +175,46 @@ pub(super) const GATE: Shape = Shape {
 
 pub(super) const CHOICE: Shape = Shape { name: "choice", fields: &["label", "value"], ..PLAIN };
 
-/// Types of blocks that run, with their fields.
-pub(super) const TYPES: &[&Shape] = &[&STEP, &PARALLEL, &ROUTER, &TRY_CATCH, &LOOP, &FOR_EACH];
+/// Types of blocks that this version runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockType {
+    Step,
+    Parallel,
+    Router,
+    TryCatch,
+    Loop,
+    ForEach,
+}
+
+impl BlockType {
+    const ALL: &[BlockType] = &[
+        BlockType::Step,
+        BlockType::Parallel,
+        BlockType::Router,
+        BlockType::TryCatch,
+        BlockType::Loop,
+        BlockType::ForEach,
+    ];
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|block_type| block_type.shape().name == name)
+    }
+
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|block_type| block_type.shape().name)
+    }
+
+    pub(super) fn shape(self) -> &'static Shape {
+        match self {
+            BlockType::Step => &STEP,
+            BlockType::Parallel => &PARALLEL,
+            BlockType::Router => &ROUTER,
+            BlockType::TryCatch => &TRY_CATCH,
+            BlockType::Loop => &LOOP,
+            BlockType::ForEach => &FOR_EACH,
+        }
+    }
+}
 
 /// (type of a later version, what to do instead)
 pub(super) const LATER_TYPES: &[(&str, &str)] = &[

@@ -86,8 +86,8 @@ impl Texts<'_> {
         }
         let parsed = Expr::parse(text, self.ids);
         if let Ok(expr) = &parsed {
-            for message in expr.warnings(self.ids) {
-                report.warn(code::EXPRESSION, place, format!("{field}: {message}"));
+            for (code, message) in expr.notes(self.ids, &self.item_vars) {
+                report.warn(code, place, format!("{field}: {message}"));
             }
         }
         Some(parsed)
@@ -142,7 +142,7 @@ impl Texts<'_> {
     }
 
     fn warn_of(&self, template: &Template, place: &str, report: &mut Report) {
-        for (code, pointer, message) in template.warnings(self.ids) {
+        for (code, pointer, message) in template.warnings_within(self.ids, &self.item_vars) {
             report.warn(code, format!("{place}{pointer}"), message);
         }
     }

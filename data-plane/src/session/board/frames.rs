@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use orch8_engine::HowLost;
-use orch8_model::{Fault, Shard, TenantId};
+use orch8_model::{Fault, Reason, Shard, TenantId};
 use orch8_proto::{door, v1};
 
 use super::{
@@ -103,22 +103,27 @@ impl Board {
     }
 
     /// Owners answered. The answers go to this session, if its stream still stands.
-    pub fn answered(&mut self, key: SessionKey, answers: Vec<(TaskRef, v1::ResultAck)>) {
+    pub fn answered(&mut self, key: SessionKey, answers: Vec<(TaskRef, v1::ResultAck)>, now: Instant) {
         let mut acks = Vec::with_capacity(answers.len());
         for (task, ack) in answers {
             self.settle(task, ack.status());
             acks.push(ack);
         }
-        self.acks(key, acks);
-        self.pump();
+        self.acks(key, acks, now);
     }
 
     /// Answers that this node gives by itself.
-    pub fn acks(&mut self, key: SessionKey, acks: Vec<v1::ResultAck>) {
+    pub fn acks(&mut self, key: SessionKey, acks: Vec<v1::ResultAck>, now: Instant) {
+        let limit = self.config.unread_answers;
         if let Some(session) = self.sessions.get_mut(&key).filter(|session| session.is_live()) {
             session.outbox.acks.extend(acks);
             session.line.bell.notify_one();
+            if session.outbox.acks.len() > limit {
+                let why = Fault::new(Reason::Overloaded, format!("over {limit} answers were not read"));
+                self.part(key, Some(self.config.grace), Some(why.with("limit", limit)), now);
+            }
         }
+        self.pump();
     }
 
     /// The verdict on a result: the task is done with, unless the owner could not judge it.

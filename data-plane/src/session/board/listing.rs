@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use orch8_engine::nearest::nearest;
 use orch8_model::{Millis, TenantId};
 use orch8_proto::{door, v1};
 
@@ -61,13 +62,17 @@ impl Board {
     pub fn handlers_of(&self, tenant: &TenantId, now: Instant) -> Vec<v1::HandlerStatus> {
         let mut queues: Vec<&Queue> = self.queues.of(tenant).collect();
         queues.sort_unstable_by(|a, b| a.handler.cmp(&b.handler));
+        let offered = || queues.iter().filter(|queue| queue.offered_by > 0).map(|queue| &*queue.handler);
         let status = |queue: &&Queue| v1::HandlerStatus {
             handler: queue.handler.to_string(),
             queued: queue.waiting.len() as u64,
             in_flight: queue.in_flight as u64,
             sessions: u32::try_from(queue.offered_by).unwrap_or(u32::MAX),
             oldest: self.waits_for(queue, now).map(door::wire_duration),
-            nearest: String::new(),
+            nearest: match queue.offered_by {
+                0 => nearest(&queue.handler, offered()).unwrap_or_default().to_owned(),
+                _ => String::new(),
+            },
         };
         queues.iter().map(status).collect()
     }

@@ -34,11 +34,10 @@ impl Board {
         entry.place = Place::Queued;
         let (params_bytes, wire_bytes) = (entry.params_bytes, entry.wire_bytes);
         queue.waiting.insert(entry.standing, Waiting { task, params_bytes, wire_bytes });
-        for load in [Some(&mut self.node), self.tenants.get_mut(&entry.tenant).map(|t| &mut t.load)] {
-            if let Some(load) = load {
-                load.queued += 1;
-                load.queued_bytes = load.queued_bytes.saturating_add(wire_bytes);
-            }
+        let tenant = self.tenants.get_mut(&entry.tenant).map(|tenant| &mut tenant.load);
+        for load in [Some(&mut self.node), tenant].into_iter().flatten() {
+            load.queued += 1;
+            load.queued_bytes = load.queued_bytes.saturating_add(wire_bytes);
         }
         let queue = entry.queue;
         self.wake_one(queue);
@@ -49,11 +48,10 @@ impl Board {
         if let Some(queue) = self.queues.get_mut(entry.queue) {
             queue.waiting.remove(&entry.standing);
         }
-        for load in [Some(&mut self.node), self.tenants.get_mut(&entry.tenant).map(|t| &mut t.load)] {
-            if let Some(load) = load {
-                load.queued = load.queued.saturating_sub(1);
-                load.queued_bytes = load.queued_bytes.saturating_sub(entry.wire_bytes);
-            }
+        let tenant = self.tenants.get_mut(&entry.tenant).map(|tenant| &mut tenant.load);
+        for load in [Some(&mut self.node), tenant].into_iter().flatten() {
+            load.queued = load.queued.saturating_sub(1);
+            load.queued_bytes = load.queued_bytes.saturating_sub(entry.wire_bytes);
         }
         self.wake_one(entry.queue);
     }
@@ -137,7 +135,8 @@ impl Board {
     fn fill(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         session.turn = Turn::None;
-        let Some(tenant) = self.tenants.get_mut(&session.tenant) else { return };
+        let name = session.tenant.clone();
+        let Some(tenant) = self.tenants.get_mut(&name) else { return };
         while session.takes_tasks(self.config.batch_tasks)
             && self.node.in_flight < self.config.node.in_flight
             && tenant.load.in_flight < self.config.tenant.in_flight
@@ -170,6 +169,8 @@ impl Board {
             session.line.bell.notify_one();
         }
         self.pass_on(key);
+        // A place under the tenant's bound that this session could not use is another's.
+        self.unpark(&name);
     }
 
     /// Wakes others for what this session was woken for and did not take: it may have spent its credit on a better
@@ -245,9 +246,12 @@ impl Board {
         self.consider(holder.session);
     }
 
-    /// There is room under the tenant's bound: the first parked session that still wants a turn gets one.
-    fn unpark(&mut self, tenant: &TenantId) {
-        while let Some(key) = self.tenants.get_mut(tenant).and_then(|tenant| tenant.parked.pop_front()) {
+    /// While there is room under the tenant's bound, the first parked session that still wants a turn gets one.
+    fn unpark(&mut self, name: &TenantId) {
+        while let Some(tenant) = self.tenants.get_mut(name)
+            && tenant.load.in_flight < self.config.tenant.in_flight
+            && let Some(key) = tenant.parked.pop_front()
+        {
             let Some(session) = self.sessions.get_mut(&key) else { continue };
             session.turn = Turn::None;
             self.consider(key);

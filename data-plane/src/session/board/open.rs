@@ -148,7 +148,7 @@ impl Board {
         now: Instant,
     ) -> Vec<v1::HeldVerdict> {
         let mut verdicts = Vec::with_capacity(greeting.running.len());
-        for lease in &greeting.running {
+        for (lease, _) in &greeting.running {
             let task = task::reference(Some(lease));
             let state = match task.is_some_and(|task| self.adopt(key, earlier, task, now)) {
                 true => v1::HeldState::Keep,
@@ -188,7 +188,8 @@ impl Board {
 
     /// A delivery that the owner says this worker runs: sent before this node knew of it. `false`: the session is gone.
     pub fn take_over(&mut self, key: SessionKey, task: Prepared, now: Instant) -> bool {
-        if !self.sessions.get(&key).is_some_and(Session::is_live) || self.tasks.contains_key(&task.reference) {
+        if !self.sessions.get(&key).is_some_and(Session::is_live) || self.tasks.contains_key(&task.reference)
+        {
             return false;
         }
         // It has started: schedule-to-start is over.

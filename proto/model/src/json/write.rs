@@ -104,11 +104,31 @@ fn write_string(text: &str, out: &mut impl Sink) {
 }
 
 fn write_number(number: &Number, out: &mut impl Sink) {
-    match number.as_f64() {
-        Some(float) if number.is_f64() => write_float(float, out),
-        // Integers print exactly.
-        _ => out.text(&number.to_string()),
+    match (number.as_u64(), number.as_i64(), number.as_f64()) {
+        (Some(int), _, _) => write_digits(int, out),
+        (None, Some(int), _) => {
+            out.text("-");
+            write_digits(int.unsigned_abs(), out);
+        }
+        (None, None, Some(float)) => write_float(float, out),
+        // Not without the arbitrary-precision feature of serde_json.
+        (None, None, None) => out.text(&number.to_string()),
     }
+}
+
+/// Without an allocation: long arrays of integers are what is printed and measured most.
+fn write_digits(mut int: u64, out: &mut impl Sink) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (int % 10) as u8;
+        int /= 10;
+        if int == 0 {
+            break;
+        }
+    }
+    out.text(std::str::from_utf8(&digits[at..]).unwrap_or_default());
 }
 
 /// ECMA-262 `Number::toString`: n is the place of the decimal point relative to the first of the shortest digits that

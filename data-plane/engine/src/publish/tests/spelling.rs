@@ -131,13 +131,13 @@ fn c12c_a_key_that_would_silently_not_run_is_refused_with_a_suggestion() {
             "one of try_block, catch_block, finally_block",
         ),
         (
-            one("step", json!({"handler": "noop", "then": [noop("z")]})),
-            "/blocks/0/then",
+            one("step", json!({"handler": "noop", "children": [noop("z")]})),
+            "/blocks/0/children",
             "a step holds no blocks",
         ),
         (
-            one("step", json!({"handler": "noop", "parts": [[noop("z")]]})),
-            "/blocks/0/parts",
+            one("step", json!({"handler": "noop", "stages": [[noop("z")]]})),
+            "/blocks/0/stages",
             "would never run",
         ),
         (one("step", json!({"handler": "noop", "timeOut": 1})), "/blocks/0/timeOut", "did you mean timeout?"),

@@ -85,7 +85,7 @@ fn what_the_document_says_of_itself_is_answered() {
 #[test]
 fn what_is_not_json_is_refused_with_its_place() {
     for (document, code, path) in [
-        (r#"{"name": "n", "blocks": ["#, "INVALID_JSON", "/blocks"),
+        (r#"{"name": "n", "blocks": ["#, "INVALID_JSON", "/blocks/0"),
         (r#"{"name": "n", "name": "m"}"#, "JSON_DUPLICATE_KEY", "/name"),
         (r#"{"name": "a\u0000"}"#, "JSON_NUL", "/name"),
         (r#"{"name": 1e400}"#, "JSON_NUMBER", "/name"),
