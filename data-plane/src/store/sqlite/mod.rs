@@ -117,8 +117,8 @@ impl SqliteStore {
         load::load(&self.readers.owners, ids).await
     }
 
-    /// Due ready rows of tenants that may be written here, at most `per_tenant` of each, `limit` in all, tenants in the order given (empty = all
-    /// tenants with rows, by id). Rows stay until the turn that answers them deletes them.
+    /// Due ready rows of tenants that may be written here, at most `per_tenant` of each, `limit` in all, tenants in the
+    /// order given (empty = all tenants with rows, by id). Rows stay until the turn that answers them deletes them.
     pub async fn claim(
         &self,
         lease: Lease,
