@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use orch8_model::{Fault, FieldProblem, Reason, StatusClass};
+use orch8_model::{Fault, FieldProblem, Reason, StatusClass, limits::REQUEST_BYTES_MAX};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
@@ -62,6 +62,36 @@ pub fn deadline_exceeded() -> Status {
 /// No method of ours has this path.
 pub fn unknown_method() -> Status {
     Status::new(Code::Unimplemented, "unknown method")
+}
+
+/// Our status for one that the transport made of a request it could not read; `None` when it may pass as it is. Also
+/// for the errors of a stream of requests.
+pub fn of_transport(said: &Status) -> Option<Status> {
+    if !said.details().is_empty() {
+        return None;
+    }
+    let limit = REQUEST_BYTES_MAX;
+    match said.code() {
+        Code::Internal | Code::Unknown | Code::DataLoss => {
+            Some(of(Fault::new(Reason::InvalidField, "the request is not a well-formed message")))
+        }
+        Code::OutOfRange | Code::ResourceExhausted => {
+            let text = format!("the request is too large, at most {limit} bytes are allowed");
+            Some(of(Fault::new(Reason::TooLarge, text).with("limit", limit)))
+        }
+        Code::Ok
+        | Code::Cancelled
+        | Code::InvalidArgument
+        | Code::DeadlineExceeded
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::Unimplemented
+        | Code::Unavailable
+        | Code::Unauthenticated => None,
+    }
 }
 
 /// The gRPC code of a class.

@@ -1,0 +1,246 @@
+//! Around every call: a span with fixed fields, the caller's deadline, a net for panics, an end for every answer, and
+//! our own statuses in place of the transport's.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use http::{HeaderMap, Request, Response};
+use http_body::{Frame, SizeHint};
+use orch8_model::{Fault, Reason};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status, body::Body};
+use tower::Service;
+use tracing::{Instrument, Span, field::Empty};
+
+use crate::{identity::access, status};
+
+/// The longest deadline that is told apart from none: a day.
+const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How far the shutdown is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Phases {
+    /// The process is leaving: streams about its health end, all others may go on.
+    pub leaving: CancellationToken,
+    /// The drain deadline has passed: every answer ends.
+    pub late: CancellationToken,
+}
+
+/// The service described above.
+#[derive(Clone, Debug)]
+pub(super) struct Rim<S> {
+    phases: Phases,
+    inner: S,
+}
+
+impl<S> Rim<S> {
+    pub fn new(phases: Phases, inner: S) -> Self {
+        Self { phases, inner }
+    }
+}
+
+impl<S> Service<Request<Body>> for Rim<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        // The clone that was polled ready is the one that is called.
+        let fresh = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, fresh);
+        let (span, method) = span(request.uri().path());
+        let end =
+            if access::is_open(request.uri().path()) { &self.phases.leaving } else { &self.phases.late };
+        let end = end.clone();
+        async move { Ok(answer(inner, request, method, end).await) }.instrument(span).boxed()
+    }
+}
+
+async fn answer<S>(
+    mut inner: S,
+    request: Request<Body>,
+    method: &'static str,
+    end: CancellationToken,
+) -> Response<Body>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Send,
+    S::Future: Send,
+{
+    let since = Instant::now();
+    let deadline = match deadline(request.headers()) {
+        Ok(after) => after.map(|after| since + after),
+        Err(fault) => return status::of(fault).into_http(),
+    };
+    // The call itself is inside, so that a panic before its first await is caught too.
+    let call = AssertUnwindSafe(async move { inner.call(request).await }).catch_unwind();
+    let called = match deadline {
+        Some(at) => tokio::time::timeout_at(at, call).await.ok(),
+        None => Some(call.await),
+    };
+    let response = match called {
+        Some(Ok(Ok(response))) => recast(response),
+        Some(Err(_)) => {
+            tracing::error!(rpc.method = method, "a handler panicked");
+            status::of(Fault::new(Reason::Internal, "")).into_http()
+        }
+        None => status::deadline_exceeded().into_http(),
+    };
+    note(&response, since.elapsed());
+    response.map(|body| Body::new(Ending::new(body, end, deadline)))
+}
+
+/// Fixed fields; the guard fills in who calls. Unknown paths share one name, since they are the caller's text.
+fn span(path: &str) -> (Span, &'static str) {
+    let method = match access::row(path) {
+        Some((known, _)) => known,
+        None if access::is_open(path) => "open",
+        None => "unknown",
+    };
+    let span = tracing::info_span!(
+        "rpc",
+        rpc.method = method,
+        tenant.id = Empty,
+        key.id = Empty,
+        rpc.response.status_code = Empty,
+    );
+    (span, method)
+}
+
+fn note(response: &Response<Body>, took: Duration) {
+    let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code());
+    Span::current().record("rpc.response.status_code", i32::from(code));
+    tracing::debug!(rpc.server.call.duration = took.as_secs_f64(), "answered");
+}
+
+/// `grpc-timeout`: at most 8 digits and a unit. tonic reads it too, but answers CANCELLED.
+fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Fault> {
+    let Some(value) = headers.get("grpc-timeout") else { return Ok(None) };
+    let bad = || Fault::invalid("grpc-timeout", "must be 1 to 8 digits and one of H M S m u n");
+    let text = value.to_str().map_err(|_| bad())?;
+    let (digits, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(bad)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(bad());
+    }
+    let count: u64 = digits.parse().map_err(|_| bad())?;
+    let after = match unit {
+        "H" => Duration::from_secs(count * 3_600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return Err(bad()),
+    };
+    Ok((after < DEADLINE_MAX).then_some(after))
+}
+
+/// What tonic says about a request that it could not read, in our words: a bad request is never `INTERNAL`. Answers of
+/// our handlers carry details and pass.
+fn recast(response: Response<Body>) -> Response<Body> {
+    match Status::from_header_map(response.headers()) {
+        Some(said) => match status::of_transport(&said) {
+            Some(ours) => ours.into_http(),
+            None => response,
+        },
+        None => response,
+    }
+}
+
+/// A body that ends with a status when the process or the caller's deadline wants it to, whatever its handler does.
+struct Ending {
+    body: Option<Body>,
+    end: Pin<Box<dyn Future<Output = Status> + Send>>,
+}
+
+impl Ending {
+    fn new(body: Body, stop: CancellationToken, deadline: Option<Instant>) -> Self {
+        let end = async move {
+            let draining =
+                || status::of(Fault::new(Reason::Draining, "this process is leaving; ask another one"));
+            match deadline {
+                Some(at) => tokio::select! {
+                    () = stop.cancelled() => draining(),
+                    () = tokio::time::sleep_until(at) => status::deadline_exceeded(),
+                },
+                None => {
+                    stop.cancelled().await;
+                    draining()
+                }
+            }
+        };
+        Self { body: Some(body), end: Box::pin(end) }
+    }
+}
+
+impl http_body::Body for Ending {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        // What is ready goes first: the health stream's last word is NOT_SERVING.
+        if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
+            return Poll::Ready(frame);
+        }
+        let last = ready!(self.end.as_mut().poll(cx));
+        self.body = None;
+        let mut trailers = HeaderMap::new();
+        last.add_header(&mut trailers)?;
+        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(|body| body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), |body| body.size_hint())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_read_or_refused() {
+        for (text, expected) in [
+            ("5S", Some(Some(Duration::from_secs(5)))),
+            ("0n", Some(Some(Duration::ZERO))),
+            ("99999999H", Some(None)),
+            ("100m", Some(Some(Duration::from_millis(100)))),
+            ("", None),
+            ("S", None),
+            ("5", None),
+            ("-1S", None),
+            ("+1S", None),
+            ("123456789S", None),
+            ("1d", None),
+        ] {
+            let headers = [(http::HeaderName::from_static("grpc-timeout"), text.parse().expect("a header"))];
+            let read = deadline(&headers.into_iter().collect());
+            assert_eq!(read.ok(), expected, "{text:?}");
+        }
+        assert_eq!(deadline(&HeaderMap::new()), Ok(None));
+    }
+}
