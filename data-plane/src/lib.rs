@@ -6,7 +6,11 @@
 //! - [`app`]: one file per operation of the client API. `grpc` holds the thin handlers.
 
 pub mod app;
+pub mod directory;
 pub mod grpc;
+pub mod plane;
+pub mod router;
 pub mod session;
 pub mod shard;
 pub mod store;
+pub mod watch;

@@ -1,1 +1,7 @@
-//! Placeholder.
+//! Pure judgements of the control plane. No store, no clock, no wire: facts in, verdict out.
+
+mod credential;
+mod placement;
+
+pub use credential::{CredentialProblem, judge_credential};
+pub use placement::{Advance, judge_placement};

@@ -12,6 +12,7 @@ pub mod executor;
 pub mod expr;
 pub mod fairness;
 pub mod instance;
+pub mod nearest;
 pub mod program;
 pub mod publish;
 pub mod record;

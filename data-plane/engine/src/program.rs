@@ -129,7 +129,8 @@ pub struct ForEach {
 #[derive(Debug)]
 pub struct Step {
     pub handler: Handler,
-    /// Params of worker steps and of the built-ins that template them.
+    /// Params, without the texts that a built-in takes verbatim: null for an evaluating `transform`, and for `assert`
+    /// what stands beside `condition`.
     pub params: Template,
     /// `Err`: the text does not parse; the step fails permanently with `EXPRESSION_SYNTAX` when reached.
     pub when: Option<Result<Expr, SyntaxError>>,
@@ -160,6 +161,11 @@ pub enum Handler {
         text: Arc<str>,
         condition: Expr,
     },
+    /// A built-in without its required params: the step fails permanently with `INVALID_PARAMS` when reached.
+    Invalid {
+        name: Arc<str>,
+        message: Arc<str>,
+    },
     /// A name of a later version: the step fails permanently with `HANDLER_NOT_SUPPORTED`.
     Unsupported(Arc<str>),
     /// Everything else.
@@ -176,7 +182,7 @@ impl Handler {
             Handler::Fail => "fail",
             Handler::Transform(_) => "transform",
             Handler::Assert { .. } => "assert",
-            Handler::Unsupported(name) | Handler::Worker(name) => name,
+            Handler::Invalid { name, .. } | Handler::Unsupported(name) | Handler::Worker(name) => name,
         }
     }
 }

@@ -3,6 +3,7 @@
 use orch8_model::Shard;
 use tokio::sync::mpsc;
 
+use super::committer::Settled;
 use crate::session::FromSession;
 
 /// One message to an owner.
@@ -10,8 +11,10 @@ use crate::session::FromSession;
 pub enum Post {
     /// From the sessions of this node.
     Session(FromSession),
-    /// Rows were committed for this shard by somebody else (start, signal): look into the store.
+    /// Rows were committed for this shard by somebody else (a start, a signal): look into the store.
     Nudge,
+    /// From the committer: what became of turns of this shard.
+    Settled(Vec<Settled>),
 }
 
 /// The owners' mailboxes of one store, by shard. Cheap to clone.

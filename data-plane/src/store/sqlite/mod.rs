@@ -1,26 +1,68 @@
-//! The store in one SQLite file: WAL, `synchronous=FULL`, one process per file, one writer with `BEGIN IMMEDIATE`, a
-//! pool of readers.
+//! The store in one SQLite file: WAL, `synchronous=FULL`, one process per file, one writer with `BEGIN IMMEDIATE`, two
+//! small pools of readers.
+//!
+//! One operation or a small group per file, its SQL beside it. What is written goes through [`writer`], which takes
+//! everything that waits into one transaction; what is read sees whatever was committed when it began. The rows of a
+//! lease show themselves only to its holder, those of a tenant only to a handle with the stored placement epoch.
 
-use std::path::Path;
+mod batch;
+mod checkpoint;
+mod claim;
+mod commit;
+mod fence;
+mod fields;
+mod judge;
+mod lease;
+mod list;
+mod load;
+mod mail;
+mod migrate;
+mod open;
+#[cfg(test)]
+mod plans;
+mod sequence;
+mod session;
+mod start;
+mod timer;
+mod writer;
+
+use std::{path::Path, sync::Arc};
 
 use orch8_model::{
     InstanceId, LeaseEpoch, Millis, Namespace, NodeName, SequenceId, SequenceName, Shard, TenantId,
 };
 
-use super::*;
+use self::{
+    claim::Claim,
+    lease::{Raise, SetHot},
+    mail::Send,
+    sequence::Publish,
+    session::{Counts, Readers},
+    start::Starts,
+    timer::Forget,
+    writer::Writer,
+};
+use super::{
+    Commit, Fence, InstanceFilter, InstanceRow, JournalRow, Lease, Loaded, Mail, Message, NewSequence,
+    PageAfter, Raised, Ready, Sent, SequencePublished, SequenceRow, Start, Started, StoreError, TenantHandle,
+    TimerRow, TurnAnswer,
+};
 
 /// A SQLite store. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct SqliteStore {}
+pub struct SqliteStore {
+    writer: Writer,
+    readers: Readers,
+    counts: Arc<Counts>,
+}
 
-#[allow(unused_variables, missing_docs, clippy::unimplemented)]
 impl SqliteStore {
     /// Shards of a SQLite store, fixed when the file is made.
     pub const SHARDS: u16 = 4;
 
     /// Opens or makes the file and brings it to the newest schema. Errors: in use, newer schema, not writable.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        unimplemented!()
+        open::open(path).await
     }
 
     /// Shards of this store.
@@ -30,7 +72,8 @@ impl SqliteStore {
 
     /// Closes all connections and checkpoints the WAL.
     pub async fn close(&self) {
-        unimplemented!()
+        self.readers.close().await;
+        self.writer.close().await;
     }
 
     /// Takes a shard: the epoch must be higher than the stored one. One auto-committed statement, before the first read.
@@ -40,17 +83,17 @@ impl SqliteStore {
         node: &NodeName,
         epoch: LeaseEpoch,
     ) -> Result<Raised, StoreError> {
-        unimplemented!()
+        self.writer.write(Raise { shard, node: node.clone(), epoch }).await
     }
 
     /// The stored epoch of a shard.
     pub async fn lease(&self, shard: Shard) -> Result<LeaseEpoch, StoreError> {
-        unimplemented!()
+        lease::lease(&self.readers.owners, shard).await
     }
 
     /// One transaction for many turns; answers in the order of `commit.turns`.
     pub async fn commit(&self, commit: Commit) -> Result<Vec<TurnAnswer>, StoreError> {
-        unimplemented!()
+        self.writer.write(commit).await
     }
 
     /// Instances that were in an owner's memory: every open instance that has had a turn and is not parked on a far
@@ -61,17 +104,17 @@ impl SqliteStore {
         after: Option<InstanceId>,
         limit: u32,
     ) -> Result<Vec<InstanceId>, StoreError> {
-        unimplemented!()
+        lease::hot(&self.readers.owners, shard, after, limit).await
     }
 
     /// Marks instances as evicted (`hot` falls) or reloaded (`hot` rises), under the lease.
     pub async fn set_hot(&self, lease: Lease, instances: &[InstanceId], hot: bool) -> Result<(), StoreError> {
-        unimplemented!()
+        self.writer.write(SetHot { lease, instances: instances.to_vec(), hot }).await
     }
 
     /// Row, newest snapshot and tail. Instances that do not exist are left out.
     pub async fn load(&self, ids: &[InstanceId]) -> Result<Vec<Loaded>, StoreError> {
-        unimplemented!()
+        load::load(&self.readers.owners, ids).await
     }
 
     /// Due ready rows, at most `per_tenant` of each tenant, `limit` in all, tenants in the order given (empty = all
@@ -85,17 +128,17 @@ impl SqliteStore {
         skip: &[InstanceId],
         tenants: &[TenantId],
     ) -> Result<Vec<Ready>, StoreError> {
-        unimplemented!()
+        claim::claim(&self.readers.owners, Claim { lease, now, limit, per_tenant, skip, tenants }).await
     }
 
     /// Tenants with ready rows due in this shard.
     pub async fn ready_tenants(&self, lease: Lease, now: Millis) -> Result<Vec<TenantId>, StoreError> {
-        unimplemented!()
+        claim::tenants(&self.readers.owners, lease, now).await
     }
 
     /// The earliest ready row that is not due yet, so that the owner can sleep until then.
     pub async fn next_ready(&self, lease: Lease, now: Millis) -> Result<Option<Millis>, StoreError> {
-        unimplemented!()
+        claim::next(&self.readers.owners, lease, now).await
     }
 
     /// Far timers due until `until`, earliest first. Read-only; a timer row leaves with [`Self::forget_timers`].
@@ -105,22 +148,22 @@ impl SqliteStore {
         until: Millis,
         limit: u32,
     ) -> Result<Vec<TimerRow>, StoreError> {
-        unimplemented!()
+        timer::due(&self.readers.owners, lease, until, limit).await
     }
 
     /// Deletes timer rows that were put into the wheel of a hot instance.
     pub async fn forget_timers(&self, lease: Lease, timers: &[TimerRow]) -> Result<(), StoreError> {
-        unimplemented!()
+        self.writer.write(Forget { lease, timers: timers.to_vec() }).await
     }
 
     /// Mail of a shard in commit order, all instances.
     pub async fn mail(&self, lease: Lease, after: i64, limit: u32) -> Result<Vec<Mail>, StoreError> {
-        unimplemented!()
+        mail::of_shard(&self.readers.owners, lease, after, limit).await
     }
 
     /// Mail of one instance in commit order.
     pub async fn mail_of(&self, instance: InstanceId) -> Result<Vec<Mail>, StoreError> {
-        unimplemented!()
+        mail::of_instance(&self.readers.owners, instance).await
     }
 
     /// Starts, all or nothing: instance row, ready row, once row. `None`: the tenant's fence is not ours.
@@ -129,13 +172,13 @@ impl SqliteStore {
         tenant: &TenantHandle,
         starts: Vec<Start>,
     ) -> Result<Option<Vec<Started>>, StoreError> {
-        unimplemented!()
+        self.writer.write(Starts { tenant: tenant.clone(), starts }).await
     }
 
     /// Puts a message into an instance's inbox, in one transaction with its `once` row; refuses closed instances.
     /// `None`: the tenant's fence is not ours.
     pub async fn send(&self, tenant: &TenantHandle, message: Message) -> Result<Option<Sent>, StoreError> {
-        unimplemented!()
+        self.writer.write(Send { tenant: tenant.clone(), message }).await
     }
 
     pub async fn instance(
@@ -143,7 +186,7 @@ impl SqliteStore {
         tenant: &TenantHandle,
         id: InstanceId,
     ) -> Result<Option<InstanceRow>, StoreError> {
-        unimplemented!()
+        load::instance(&self.readers.clients, tenant, id).await
     }
 
     /// As [`Self::load`], one instance, within a tenant.
@@ -152,7 +195,7 @@ impl SqliteStore {
         tenant: &TenantHandle,
         id: InstanceId,
     ) -> Result<Option<Loaded>, StoreError> {
-        unimplemented!()
+        load::load_one(&self.readers.clients, tenant, id).await
     }
 
     /// Turns after `after` (None = from the first), rising.
@@ -163,7 +206,7 @@ impl SqliteStore {
         after: Option<u64>,
         limit: u32,
     ) -> Result<Vec<JournalRow>, StoreError> {
-        unimplemented!()
+        load::turns(&self.readers.clients, tenant, id, after, limit).await
     }
 
     /// Newest first by (created_at, id).
@@ -174,7 +217,7 @@ impl SqliteStore {
         after: Option<PageAfter>,
         limit: u32,
     ) -> Result<Vec<InstanceRow>, StoreError> {
-        unimplemented!()
+        list::list(&self.readers.clients, tenant, filter, after, limit).await
     }
 
     /// `None`: the tenant's fence is not ours.
@@ -183,7 +226,7 @@ impl SqliteStore {
         tenant: &TenantHandle,
         new: NewSequence,
     ) -> Result<Option<SequencePublished>, StoreError> {
-        unimplemented!()
+        self.writer.write(Publish { tenant: tenant.clone(), new }).await
     }
 
     pub async fn sequence(
@@ -191,7 +234,7 @@ impl SqliteStore {
         tenant: &TenantHandle,
         id: SequenceId,
     ) -> Result<Option<SequenceRow>, StoreError> {
-        unimplemented!()
+        sequence::by_id(&self.readers.clients, tenant, id).await
     }
 
     /// A named version, or the newest that is not deprecated.
@@ -202,7 +245,7 @@ impl SqliteStore {
         name: &SequenceName,
         version: Option<i32>,
     ) -> Result<Option<SequenceRow>, StoreError> {
-        unimplemented!()
+        sequence::named(&self.readers.clients, tenant, namespace, name, version).await
     }
 
     /// By (namespace, name, version descending), without documents and without deprecated ones.
@@ -213,23 +256,23 @@ impl SqliteStore {
         after: Option<(Namespace, SequenceName, i32)>,
         limit: u32,
     ) -> Result<Vec<SequenceRow>, StoreError> {
-        unimplemented!()
+        sequence::list(&self.readers.clients, tenant, namespace, after, limit).await
     }
 
     /// Opens, drains or seals a tenant here. The placement epoch only rises; the same epoch may change the mode.
     /// `false`: a higher epoch is stored.
     pub async fn set_fence(&self, fence: Fence) -> Result<bool, StoreError> {
-        unimplemented!()
+        self.writer.write(fence).await
     }
 
     /// All fences, by tenant.
     pub async fn fences(&self, after: Option<TenantId>, limit: u32) -> Result<Vec<Fence>, StoreError> {
-        unimplemented!()
+        fence::list(&self.readers.clients, after, limit).await
     }
 
-    /// Waits until every write so far is on disk and tells how many statements and transactions there were.
+    /// What has been done so far.
     pub fn counters(&self) -> Counters {
-        unimplemented!()
+        self.counts.read()
     }
 }
 

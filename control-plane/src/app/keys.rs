@@ -1,0 +1,91 @@
+//! Making, listing and ending keys.
+
+use orch8_authority::{CredentialProblem, judge_credential};
+use orch8_model::{Fault, Millis, Reason, Roles, TenantId};
+use orch8_seal::SecretText;
+
+use super::{cut, store_fault, to_the_end};
+use crate::{
+    ControlPlane,
+    store::{ApiKey, KeyCreated, KeyRevoked},
+};
+
+/// A key to make.
+#[derive(Debug)]
+pub struct NewKey {
+    pub tenant: Option<TenantId>,
+    pub roles: Roles,
+    pub display_name: String,
+    pub expires_at: Option<Millis>,
+    pub request_id: Option<String>,
+}
+
+/// The key and its secret, which nobody will see again. Errors: roles that do not fit, `NOT_FOUND` for the tenant,
+/// `ALREADY_EXISTS` for the request id.
+pub async fn create_key(
+    plane: &ControlPlane,
+    new: NewKey,
+    now: Millis,
+) -> Result<(ApiKey, SecretText), Fault> {
+    judge_credential(new.roles, new.tenant.is_some()).map_err(|problem| match problem {
+        CredentialProblem::NoRole => Fault::invalid("roles", problem),
+        CredentialProblem::TenantNeeded(_) | CredentialProblem::TenantForbidden(_) => {
+            Fault::invalid("tenant_id", problem)
+        }
+    })?;
+    if let Some(tenant) = &new.tenant
+        && plane.store.tenant(tenant).await.map_err(store_fault)?.is_none()
+    {
+        return Err(Fault::not_found());
+    }
+    let secret = SecretText::generate().ok_or_else(|| Fault::new(Reason::Internal, "no randomness"))?;
+    let key = ApiKey {
+        sha256: secret.digest(),
+        tenant: new.tenant,
+        roles: new.roles,
+        display_name: new.display_name,
+        created_at: now,
+        expires_at: new.expires_at,
+        revoked_at: None,
+        request_id: new.request_id,
+    };
+    let (store, written) = (plane.store.clone(), key.clone());
+    match to_the_end(async move { store.create_key(&written).await }).await? {
+        KeyCreated::New(change) => {
+            plane.keys.update([(key.sha256, key.grant())]);
+            plane.fleet.changed(change);
+            Ok((key, secret))
+        }
+        KeyCreated::Taken => Err(Fault::field(
+            Reason::AlreadyExists,
+            "request_id",
+            "made a key before; its secret was shown then and cannot be shown again",
+        )),
+    }
+}
+
+/// The ended key; repeatable. In force here at once, and at every data plane with its next change.
+pub async fn revoke_key(plane: &ControlPlane, key_id: String, now: Millis) -> Result<ApiKey, Fault> {
+    let store = plane.store.clone();
+    match to_the_end(async move { store.revoke_key(&key_id, now).await }).await? {
+        KeyRevoked::Now(key, change) => {
+            plane.keys.update([(key.sha256, key.grant())]);
+            plane.fleet.changed(change);
+            Ok(key)
+        }
+        KeyRevoked::Before(key) => Ok(key),
+        KeyRevoked::Missing => Err(Fault::not_found()),
+    }
+}
+
+/// One page, by id, and whether there is more behind it.
+pub async fn list_keys(
+    plane: &ControlPlane,
+    tenant: Option<&TenantId>,
+    after: &str,
+    limit: u32,
+) -> Result<(Vec<ApiKey>, bool), Fault> {
+    let mut rows = plane.store.keys(tenant, after, limit.saturating_add(1)).await.map_err(store_fault)?;
+    let more = cut(&mut rows, limit);
+    Ok((rows, more))
+}

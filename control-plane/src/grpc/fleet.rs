@@ -1,0 +1,82 @@
+//! FleetService.
+
+use std::pin::Pin;
+
+use futures::{Stream, StreamExt, stream};
+use orch8_model::{Fault, NodeName, StoreName};
+use orch8_proto::{
+    door, status,
+    v1::{self, fleet_service_server::FleetService},
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use super::{now, placements::wire_placement};
+use crate::{
+    ControlPlane,
+    app::{self, Group},
+};
+
+/// Stores one node may name.
+const STORES_MAX: usize = 256;
+/// Rows in one part of a group: under half a message, whatever the names.
+const PART: usize = 1_000;
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct FleetApi(pub ControlPlane);
+
+#[tonic::async_trait]
+impl FleetService for FleetApi {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
+
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let r = request.into_inner();
+        let node: NodeName = door::name("node_id", r.node_id).map_err(status::of)?;
+        let stores = stores(r.stores).map_err(status::of)?;
+        let (groups, follower) = mpsc::channel(1);
+        tokio::spawn(app::follow(self.0.clone(), node, stores, r.resume_token, now(), groups));
+        let parts = ReceiverStream::new(follower).flat_map(|group| match group {
+            Ok(group) => stream::iter(parts(group).into_iter().map(Ok).collect::<Vec<_>>()),
+            Err(fault) => stream::iter(vec![Err(status::of(fault))]),
+        });
+        Ok(Response::new(Box::pin(parts)))
+    }
+
+    async fn describe_fleet(
+        &self,
+        _request: Request<v1::DescribeFleetRequest>,
+    ) -> Result<Response<v1::DescribeFleetResponse>, Status> {
+        let nodes = self.0.fleet.watchers().into_iter().map(|watcher| v1::FleetNode {
+            node_id: watcher.node.to_string(),
+            stores: watcher.stores.clone(),
+            connected_at: Some(door::wire_instant(watcher.connected_at)),
+            resume_token: watcher.sent(),
+        });
+        Ok(Response::new(v1::DescribeFleetResponse { nodes: nodes.collect() }))
+    }
+}
+
+fn stores(names: Vec<String>) -> Result<Vec<String>, Fault> {
+    let names = door::items("stores", names, STORES_MAX)?;
+    let parse = |name: String| door::name::<StoreName>("stores", name).map(|name| name.to_string());
+    names.into_iter().map(parse).collect()
+}
+
+/// A group in messages that any client takes.
+fn parts(group: Group) -> Vec<v1::WatchResponse> {
+    let placements: Vec<_> = group.changes.placements.iter().map(wire_placement).collect();
+    let keys: Vec<_> = group.changes.keys.iter().map(|key| key.grant().to_wire(key.sha256)).collect();
+    let count = placements.len().div_ceil(PART).max(keys.len().div_ceil(PART)).max(1);
+    let (mut placements, mut keys) = (placements.into_iter(), keys.into_iter());
+    (0..count)
+        .map(|n| v1::WatchResponse {
+            full: group.full && n == 0,
+            placements: placements.by_ref().take(PART).collect(),
+            keys: keys.by_ref().take(PART).collect(),
+            resume_token: group.changes.token,
+            more: n + 1 < count,
+        })
+        .collect()
+}

@@ -1,0 +1,83 @@
+//! PlacementService.
+
+use orch8_model::{Fault, PlacementEpoch, TenantId};
+use orch8_proto::{
+    door::{self, Keyset, PageQuery},
+    status,
+    v1::{self, placement_service_server::PlacementService},
+};
+use tonic::{Request, Response, Status};
+
+use super::{PAGE, PAGE_MAX, now};
+use crate::{ControlPlane, app, store::Placement};
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct Placements(pub ControlPlane);
+
+#[tonic::async_trait]
+impl PlacementService for Placements {
+    async fn set_placement(
+        &self,
+        request: Request<v1::SetPlacementRequest>,
+    ) -> Result<Response<v1::SetPlacementResponse>, Status> {
+        let proposed = proposed(request.into_inner()).map_err(status::of)?;
+        let stored = app::set_placement(&self.0, proposed).await.map_err(status::of)?;
+        Ok(Response::new(v1::SetPlacementResponse { placement: Some(wire_placement(&stored)) }))
+    }
+
+    async fn get_placement(
+        &self,
+        request: Request<v1::GetPlacementRequest>,
+    ) -> Result<Response<v1::GetPlacementResponse>, Status> {
+        let tenant = door::name("tenant_id", request.into_inner().tenant_id).map_err(status::of)?;
+        let stored = app::get_placement(&self.0, &tenant).await.map_err(status::of)?;
+        Ok(Response::new(v1::GetPlacementResponse { placement: Some(wire_placement(&stored)) }))
+    }
+
+    async fn list_placements(
+        &self,
+        request: Request<v1::ListPlacementsRequest>,
+    ) -> Result<Response<v1::ListPlacementsResponse>, Status> {
+        list(&self.0, request.into_inner()).await.map(Response::new).map_err(status::of)
+    }
+}
+
+fn proposed(r: v1::SetPlacementRequest) -> Result<Placement, Fault> {
+    let epoch = PlacementEpoch::new(r.epoch).filter(|epoch| epoch.get() > 0);
+    Ok(Placement {
+        tenant: door::name("tenant_id", r.tenant_id)?,
+        store: door::name("store", r.store)?,
+        epoch: epoch.ok_or_else(|| {
+            Fault::invalid("epoch", format_args!("must lie between 1 and {}", PlacementEpoch::MAX))
+        })?,
+        updated_at: now(),
+    })
+}
+
+async fn list(
+    plane: &ControlPlane,
+    r: v1::ListPlacementsRequest,
+) -> Result<v1::ListPlacementsResponse, Fault> {
+    let limit = door::page_size("page_size", r.page_size, PAGE, PAGE_MAX)?;
+    let query = PageQuery::new("ListPlacements", None);
+    let after: Option<TenantId> = match query.read("page_token", &r.page_token)? {
+        None => None,
+        Some(mut key) => Some(door::name("page_token", key.take_text("page_token")?)?),
+    };
+    let (rows, more) = app::list_placements(plane, after.as_ref(), limit).await?;
+    let next_page_token = match rows.last() {
+        Some(last) if more => query.write(Keyset::new().with_bytes(last.tenant.as_str())),
+        Some(_) | None => String::new(),
+    };
+    Ok(v1::ListPlacementsResponse { placements: rows.iter().map(wire_placement).collect(), next_page_token })
+}
+
+pub(super) fn wire_placement(placement: &Placement) -> v1::Placement {
+    v1::Placement {
+        tenant_id: placement.tenant.to_string(),
+        store: placement.store.to_string(),
+        epoch: placement.epoch.get(),
+        updated_at: Some(door::wire_instant(placement.updated_at)),
+    }
+}

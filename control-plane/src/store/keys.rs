@@ -1,0 +1,147 @@
+//! Keys: their hashes, never their secrets.
+
+use orch8_model::{Millis, Role, Roles, TenantId};
+use orch8_seal::Digest;
+use sqlx::{Row as _, sqlite::SqliteRow};
+
+use super::{ApiKey, ControlStore, ControlStoreError, database};
+
+const COLUMNS: &str =
+    "key_sha256, tenant_id, roles, display_name, created_at, expires_at, revoked_at, request_id, key_id";
+
+/// Answer to `create_key`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyCreated {
+    /// Written; the number of the change.
+    New(u64),
+    /// The same hash, or the same request id, is there already.
+    Taken,
+}
+
+/// Answer to `revoke_key`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyRevoked {
+    /// Ended now; the number of the change.
+    Now(ApiKey, u64),
+    /// Had been ended before.
+    Before(ApiKey),
+    Missing,
+}
+
+impl ControlStore {
+    pub async fn create_key(&self, key: &ApiKey) -> Result<KeyCreated, ControlStoreError> {
+        let failed = database("write of a key");
+        let mut tx = self.writer().begin_with("BEGIN IMMEDIATE").await.map_err(&failed)?;
+        let sql = format!(
+            "INSERT INTO api_keys ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, NULL, ?, ?) ON CONFLICT DO NOTHING"
+        );
+        let done = sqlx::query(sqlx::AssertSqlSafe(sql))
+            .bind(key.sha256.0.to_vec())
+            .bind(key.tenant.as_ref().map(|t| t.as_str().to_owned()))
+            .bind(roles_text(key.roles))
+            .bind(key.display_name.as_str())
+            .bind(key.created_at.0)
+            .bind(key.expires_at.map(|at| at.0))
+            .bind(key.request_id.clone())
+            .bind(key.id())
+            .execute(&mut *tx)
+            .await
+            .map_err(&failed)?;
+        if done.rows_affected() == 0 {
+            return Ok(KeyCreated::Taken);
+        }
+        let change = note_change(&mut tx, &key.id()).await.map_err(&failed)?;
+        tx.commit().await.map_err(&failed)?;
+        Ok(KeyCreated::New(change))
+    }
+
+    pub async fn revoke_key(&self, key_id: &str, now: Millis) -> Result<KeyRevoked, ControlStoreError> {
+        let failed = database("write of a key");
+        let mut tx = self.writer().begin_with("BEGIN IMMEDIATE").await.map_err(&failed)?;
+        let done = sqlx::query("UPDATE api_keys SET revoked_at = ? WHERE key_id = ? AND revoked_at IS NULL")
+            .bind(now.0)
+            .bind(key_id)
+            .execute(&mut *tx)
+            .await
+            .map_err(&failed)?;
+        let change = match done.rows_affected() {
+            0 => None,
+            _ => Some(note_change(&mut tx, key_id).await.map_err(&failed)?),
+        };
+        tx.commit().await.map_err(&failed)?;
+        Ok(match (self.key(key_id).await?, change) {
+            (Some(key), Some(change)) => KeyRevoked::Now(key, change),
+            (Some(key), None) => KeyRevoked::Before(key),
+            (None, _) => KeyRevoked::Missing,
+        })
+    }
+
+    async fn key(&self, key_id: &str) -> Result<Option<ApiKey>, ControlStoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE key_id = ?");
+        let row = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(key_id).fetch_optional(self.readers()).await;
+        row.map_err(database("read of a key"))?.map(api_key).transpose()
+    }
+
+    /// By id, after `after`; of one tenant or of all.
+    pub async fn keys(
+        &self,
+        tenant: Option<&TenantId>,
+        after: &str,
+        limit: u32,
+    ) -> Result<Vec<ApiKey>, ControlStoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM api_keys WHERE key_id > ?1 AND (?2 IS NULL OR tenant_id = ?2) ORDER BY key_id LIMIT ?3"
+        );
+        let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+            .bind(after)
+            .bind(tenant.map(|t| t.as_str().to_owned()))
+            .bind(limit)
+            .fetch_all(self.readers())
+            .await;
+        rows.map_err(database("read of keys"))?.into_iter().map(api_key).collect()
+    }
+
+    pub(super) async fn all_keys(&self) -> Result<Vec<ApiKey>, ControlStoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE revoked_at IS NULL ORDER BY key_id");
+        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(self.readers()).await;
+        rows.map_err(database("read of keys"))?.into_iter().map(api_key).collect()
+    }
+
+    pub(super) async fn keys_changed_after(&self, token: i64) -> Result<Vec<ApiKey>, ControlStoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM api_keys WHERE key_id IN (SELECT key FROM changes WHERE seq > ? AND kind = 'key')"
+        );
+        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(token).fetch_all(self.readers()).await;
+        rows.map_err(database("read of keys"))?.into_iter().map(api_key).collect()
+    }
+}
+
+async fn note_change(conn: &mut sqlx::SqliteConnection, key_id: &str) -> Result<u64, sqlx::Error> {
+    let done =
+        sqlx::query("INSERT INTO changes (kind, key) VALUES ('key', ?)").bind(key_id).execute(conn).await?;
+    Ok(done.last_insert_rowid().cast_unsigned())
+}
+
+fn roles_text(roles: Roles) -> String {
+    roles.iter().map(Role::as_str).collect::<Vec<_>>().join(",")
+}
+
+fn api_key(row: SqliteRow) -> Result<ApiKey, ControlStoreError> {
+    let failed = database("read of a key");
+    let hash: Vec<u8> = row.try_get(0).map_err(&failed)?;
+    let tenant: Option<String> = row.try_get(1).map_err(&failed)?;
+    let roles: String = row.try_get(2).map_err(&failed)?;
+    let id: String = row.try_get(8).map_err(&failed)?;
+    let corrupt = |column| ControlStoreError::Corrupt { table: "api_keys", column, key: id.clone() };
+    Ok(ApiKey {
+        sha256: Digest::from_slice(&hash).ok_or_else(|| corrupt("key_sha256"))?,
+        tenant: tenant.map(|t| TenantId::parse(&t)).transpose().map_err(|_| corrupt("tenant_id"))?,
+        // A role of a newer version allows nothing here.
+        roles: roles.split(',').filter_map(Role::parse).collect(),
+        display_name: row.try_get(3).map_err(&failed)?,
+        created_at: Millis(row.try_get(4).map_err(&failed)?),
+        expires_at: row.try_get::<Option<i64>, _>(5).map_err(&failed)?.map(Millis),
+        revoked_at: row.try_get::<Option<i64>, _>(6).map_err(&failed)?.map(Millis),
+        request_id: row.try_get(7).map_err(&failed)?,
+    })
+}

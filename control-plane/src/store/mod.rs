@@ -1,0 +1,107 @@
+//! What do we store and why must it be durable? Tenants, key hashes and placements: a deployment that forgot them would
+//! refuse everybody. Each operation is one statement or one transaction; every transition is a compare-and-set.
+
+mod keys;
+mod open;
+mod placements;
+mod tenants;
+
+pub use keys::{KeyCreated, KeyRevoked};
+pub use placements::Advanced;
+
+use orch8_model::{Millis, PlacementEpoch, Roles, StoreName, TenantId};
+use orch8_proto::identity::Grant;
+use orch8_seal::Digest;
+use sqlx::SqlitePool;
+
+/// The database failed, or holds what this version cannot read. Lost races are values, not errors.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlStoreError {
+    #[error("the control plane's database {doing} failed")]
+    Database {
+        doing: &'static str,
+        #[source]
+        source: sqlx::Error,
+    },
+    #[error("corrupt row in {table}, column {column}, key {key}")]
+    Corrupt { table: &'static str, column: &'static str, key: String },
+    #[error("{path} cannot be opened")]
+    NotWritable {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(
+        "the control plane's database has schema {found}, this binary knows up to {known}: use a newer orch8"
+    )]
+    NewerSchema { found: i64, known: i64 },
+}
+
+fn database(doing: &'static str) -> impl Fn(sqlx::Error) -> ControlStoreError {
+    move |source| ControlStoreError::Database { doing, source }
+}
+
+/// A control plane's database. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ControlStore {
+    writer: SqlitePool,
+    readers: SqlitePool,
+}
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    pub id: TenantId,
+    pub display_name: String,
+    pub created_at: Millis,
+}
+
+/// A key as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKey {
+    pub sha256: Digest,
+    pub tenant: Option<TenantId>,
+    pub roles: Roles,
+    pub display_name: String,
+    pub created_at: Millis,
+    pub expires_at: Option<Millis>,
+    pub revoked_at: Option<Millis>,
+    pub request_id: Option<String>,
+}
+
+impl ApiKey {
+    /// First 16 hex digits of its hash.
+    pub fn id(&self) -> String {
+        let mut id = self.sha256.hex();
+        id.truncate(16);
+        id
+    }
+
+    /// What it allows.
+    pub fn grant(&self) -> Grant {
+        Grant {
+            tenant: self.tenant.clone(),
+            roles: self.roles,
+            expires_at: self.expires_at,
+            revoked: self.revoked_at.is_some(),
+        }
+    }
+}
+
+/// Where a tenant is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    pub tenant: TenantId,
+    pub store: StoreName,
+    pub epoch: PlacementEpoch,
+    pub updated_at: Millis,
+}
+
+/// What changed after a token.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    pub placements: Vec<Placement>,
+    pub keys: Vec<ApiKey>,
+    /// Of the newest change read.
+    pub token: u64,
+}

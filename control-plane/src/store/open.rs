@@ -1,0 +1,116 @@
+//! Opening the file: 0600, WAL, `synchronous=FULL`, brought to the newest schema; and reading what changed.
+
+use std::{fs::OpenOptions, path::Path};
+
+use orch8_proto::identity::Grant;
+use orch8_seal::Digest;
+use sqlx::{
+    ConnectOptions as _, Row as _, SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+
+use super::{Changes, ControlStore, ControlStoreError, database};
+
+/// The newest schema, whole.
+const SCHEMA: &str = include_str!("../../../migrations/control/sqlite/0001_control.sql");
+const KNOWN: i64 = 1;
+/// Reads at a time: a few administrators and a few watches.
+const READERS: u32 = 4;
+
+impl ControlStore {
+    pub async fn open(path: &Path) -> Result<Self, ControlStoreError> {
+        make(path)?;
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .disable_statement_logging();
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .connect_with(options.clone())
+            .await
+            .map_err(database("open"))?;
+        migrate(&writer).await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .connect_with(options.pragma("query_only", "ON"))
+            .await
+            .map_err(database("open"))?;
+        Ok(Self { writer, readers })
+    }
+
+    pub(super) fn readers(&self) -> &SqlitePool {
+        &self.readers
+    }
+
+    pub(super) fn writer(&self) -> &SqlitePool {
+        &self.writer
+    }
+
+    /// Number of the newest change; 0 when there was none.
+    pub async fn newest_change(&self) -> Result<u64, ControlStoreError> {
+        let row = sqlx::query("SELECT coalesce(max(seq), 0) FROM changes").fetch_one(&self.readers).await;
+        let seq: i64 = row.and_then(|row| row.try_get(0)).map_err(database("read of changes"))?;
+        Ok(u64::try_from(seq).unwrap_or_default())
+    }
+
+    /// Everything a data plane has to know, or what changed after `token`. The rows are read after the token, so a
+    /// change in between is told twice and never missed.
+    pub async fn changes_after(&self, token: Option<u64>) -> Result<Changes, ControlStoreError> {
+        let newest = self.newest_change().await?;
+        let (placements, keys) = match token {
+            None => (self.all_placements().await?, self.all_keys().await?),
+            Some(token) => {
+                let token = i64::try_from(token).unwrap_or(i64::MAX);
+                (self.placements_changed_after(token).await?, self.keys_changed_after(token).await?)
+            }
+        };
+        Ok(Changes { placements, keys, token: newest })
+    }
+
+    /// Every key with what it allows.
+    pub async fn all_grants(&self) -> Result<Vec<(Digest, Grant)>, ControlStoreError> {
+        Ok(self.all_keys().await?.iter().map(|key| (key.sha256, key.grant())).collect())
+    }
+
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}
+
+/// An empty file that only its owner reads; SQLite gives its side files the same mode.
+fn make(path: &Path) -> Result<(), ControlStoreError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let opened = options.open(path);
+    opened
+        .map(drop)
+        .map_err(|source| ControlStoreError::NotWritable { path: path.display().to_string(), source })
+}
+
+async fn migrate(writer: &SqlitePool) -> Result<(), ControlStoreError> {
+    let failed = database("migration");
+    let mut tx = writer.begin_with("BEGIN IMMEDIATE").await.map_err(&failed)?;
+    let tables = sqlx::query("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'meta'");
+    let tables: i64 = tables.fetch_one(&mut *tx).await.and_then(|row| row.try_get(0)).map_err(&failed)?;
+    if tables == 0 {
+        sqlx::raw_sql(SCHEMA).execute(&mut *tx).await.map_err(&failed)?;
+        sqlx::query("INSERT INTO meta (key, value) VALUES ('schema', ?)")
+            .bind(KNOWN.to_string())
+            .execute(&mut *tx)
+            .await
+            .map_err(&failed)?;
+        return tx.commit().await.map_err(&failed);
+    }
+    let row = sqlx::query("SELECT value FROM meta WHERE key = 'schema'").fetch_one(&mut *tx).await;
+    let text: String = row.and_then(|row| row.try_get(0)).map_err(&failed)?;
+    let corrupt = |_| ControlStoreError::Corrupt { table: "meta", column: "value", key: "schema".to_owned() };
+    let found: i64 = text.parse().map_err(corrupt)?;
+    if found > KNOWN {
+        return Err(ControlStoreError::NewerSchema { found, known: KNOWN });
+    }
+    Ok(())
+}

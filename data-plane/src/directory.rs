@@ -1,0 +1,103 @@
+//! What the control plane says: placements and keys, followed over `FleetService.Watch`.
+//!
+//! **Invariant:** a request never waits for the control plane. What was learned last keeps serving while it is away.
+
+use std::time::Duration;
+
+use orch8_model::{Fault, NodeName, PlacementEpoch, StoreName};
+use orch8_proto::{
+    door,
+    identity::{Follower, KeyRing},
+    v1::{self, fleet_service_client::FleetServiceClient},
+};
+use orch8_seal::SecretText;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, metadata::MetadataValue, transport::Channel};
+
+use crate::router::{Placement, Router};
+
+/// Between two attempts to reach the control plane.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Where to learn from, and as whom.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    pub control_plane: Channel,
+    pub key: SecretText,
+    pub node: NodeName,
+    pub stores: Vec<StoreName>,
+}
+
+impl Directory {
+    /// Keeps ring and router current until `stop`. `known` turns true with the first whole group.
+    pub async fn follow(
+        self,
+        keys: KeyRing,
+        router: Router,
+        known: watch::Sender<bool>,
+        stop: CancellationToken,
+    ) {
+        let mut follower = Follower::new();
+        while !stop.is_cancelled() {
+            let ended = tokio::select! {
+                ended = self.watch(&mut follower, &keys, &router, &known) => ended,
+                () = stop.cancelled() => return,
+            };
+            if let Err(why) = ended {
+                tracing::warn!(node.id = %self.node, why, "the control plane is out of sight; going on with what is known");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(AGAIN) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// One stream, until it ends.
+    async fn watch(
+        &self,
+        follower: &mut Follower,
+        keys: &KeyRing,
+        router: &Router,
+        known: &watch::Sender<bool>,
+    ) -> Result<(), String> {
+        follower.restart();
+        let mut request = Request::new(v1::WatchRequest {
+            node_id: self.node.to_string(),
+            stores: self.stores.iter().map(ToString::to_string).collect(),
+            resume_token: follower.resume_token(),
+        });
+        let bearer =
+            MetadataValue::try_from(format!("Bearer {}", self.key.reveal())).map_err(|e| e.to_string())?;
+        request.metadata_mut().insert("authorization", bearer);
+        let mut client = FleetServiceClient::new(self.control_plane.clone());
+        let mut stream = client.watch(request).await.map_err(|e| e.message().to_owned())?.into_inner();
+        while let Some(part) = stream.message().await.map_err(|e| e.message().to_owned())? {
+            let Some(group) = follower.push(part) else { continue };
+            keys.follow(&group);
+            let placements = group.placements.iter().filter_map(|wire| match placement(wire) {
+                Ok(placement) => Some(placement),
+                Err(fault) => {
+                    tracing::error!(why = %fault, "a pushed placement cannot be read");
+                    None
+                }
+            });
+            if let Err(error) = router.learn(placements.collect()).await {
+                // Taken up again from the beginning: half a group is not known.
+                *follower = Follower::new();
+                return Err(error.to_string());
+            }
+            known.send_replace(true);
+        }
+        Ok(())
+    }
+}
+
+fn placement(wire: &v1::Placement) -> Result<Placement, Fault> {
+    Ok(Placement {
+        tenant: door::name("tenant_id", wire.tenant_id.as_str())?,
+        store: door::name("store", wire.store.as_str())?,
+        epoch: PlacementEpoch::new(wire.epoch).ok_or_else(|| Fault::invalid("epoch", "is out of range"))?,
+    })
+}

@@ -1,0 +1,199 @@
+//! `orch8 dev`: control plane and data plane in one process on one folder, reachable from this machine alone.
+//!
+//! The two planes meet over the same loopback socket that clients use: the data plane follows the control plane with a
+//! key of its own, as it would from another machine. Keys are made at the first start and kept 0600 in the folder.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use orch8_control_plane::{Bootstrap, ControlPlane};
+use orch8_data_plane::{
+    plane::{Plane, PlaneConfig},
+    session::SessionConfig,
+    shard::ShardConfig,
+};
+use orch8_model::{NodeName, Role, StoreName, TenantId};
+use orch8_proto::serve::{self, Services};
+use orch8_seal::SecretText;
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Endpoint;
+
+use crate::{cli::DevArgs, connection::Connection};
+
+/// The tenant that `dev` makes.
+const TENANT: &str = "dev";
+/// The store it is placed in.
+const STORE: &str = "local";
+/// Name of the file with the keys.
+const KEYS: &str = "keys.json";
+/// How long open calls and worker sessions may take to end after the first signal.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Serves until interrupted. Errors: the folder is in use or not writable, the address is taken or not loopback.
+pub async fn run(args: DevArgs) -> anyhow::Result<()> {
+    if !args.listen.ip().is_loopback() {
+        bail!(
+            "--listen {}: `orch8 dev` speaks plain text and listens on loopback only; use 127.0.0.1:PORT",
+            args.listen
+        );
+    }
+    make_folder(&args.dir)?;
+    let keys = Keys::load_or_make(&args.dir.join(KEYS))?;
+    let listener = TcpListener::bind(args.listen).await.with_context(|| {
+        format!("cannot listen on {}; choose another with --listen 127.0.0.1:PORT", args.listen)
+    })?;
+    let address = format!("http://{}", listener.local_addr()?);
+
+    let control_plane = open_control_plane(&args.dir, &keys).await?;
+    let plane = open_data_plane(&args.dir).await?;
+    let stop = CancellationToken::new();
+    let services = plane.serve(control_plane.serve(Services::new()));
+    let serving =
+        tokio::spawn(serve::serve(listener, services, control_plane.keys().clone(), stop.clone(), DRAIN));
+
+    let channel = Endpoint::from_shared(address.clone())?.connect_lazy();
+    plane.follow(channel, keys.secret(&keys.node)).await;
+    keys.connection(&address).write(&args.dir)?;
+    announce(&address, &args.dir);
+
+    signal().await?;
+    tokio::spawn(async {
+        if signal().await.is_ok() {
+            std::process::exit(130);
+        }
+    });
+    tracing::info!("draining");
+    stop.cancel();
+    plane.drain(DRAIN).await;
+    let ended = serving.await?;
+    plane.close().await;
+    control_plane.close().await;
+    ended?;
+    Ok(())
+}
+
+async fn open_control_plane(dir: &Path, keys: &Keys) -> anyhow::Result<ControlPlane> {
+    let control_plane = ControlPlane::open(&dir.join("control.db")).await?;
+    let tenant = [Role::Client, Role::Publisher];
+    control_plane
+        .bootstrap(Bootstrap {
+            tenant: TenantId::parse(TENANT)?,
+            store: StoreName::parse(STORE)?,
+            keys: vec![
+                (keys.secret(&keys.client), true, tenant.into_iter().collect()),
+                (keys.secret(&keys.worker), true, [Role::Worker].into_iter().collect()),
+                (
+                    keys.secret(&keys.operator),
+                    false,
+                    [Role::Operator, Role::PlacementAdmin].into_iter().collect(),
+                ),
+                (keys.secret(&keys.node), false, [Role::Node].into_iter().collect()),
+            ],
+        })
+        .await?;
+    Ok(control_plane)
+}
+
+async fn open_data_plane(dir: &Path) -> anyhow::Result<Plane> {
+    let sessions = SessionConfig::default();
+    let plane = Plane::open(PlaneConfig {
+        node: NodeName::parse("dev")?,
+        store: (StoreName::parse(STORE)?, dir.join("store.db")),
+        // This process is the only one: no other node can have sessions, so a worker that comes back does so within
+        // the grace that its broken stream left it.
+        shards: ShardConfig { takeover_hold: sessions.grace, ..ShardConfig::default() },
+        sessions,
+    })
+    .await?;
+    Ok(plane)
+}
+
+/// Made for this user alone; an existing folder keeps its permissions.
+fn make_folder(dir: &Path) -> anyhow::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir).with_context(|| format!("cannot make the folder {}", dir.display()))
+}
+
+/// SIGINT or SIGTERM.
+async fn signal() -> std::io::Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+fn announce(address: &str, dir: &Path) {
+    let dir: PathBuf = dir.to_owned();
+    eprintln!("orch8 dev is ready at {address}");
+    eprintln!(
+        "data and keys are in {}; commands run from this folder find them by themselves",
+        dir.display()
+    );
+    eprintln!("next: orch8 sequence publish FILE.json");
+}
+
+/// Secrets of a `dev` folder.
+#[derive(Serialize, Deserialize)]
+struct Keys {
+    client: String,
+    worker: String,
+    operator: String,
+    node: String,
+}
+
+impl Keys {
+    fn load_or_make(path: &Path) -> anyhow::Result<Self> {
+        match fs::read(path) {
+            Ok(text) => serde_json::from_slice(&text).with_context(|| {
+                format!("{} is damaged; move the folder away to start afresh", path.display())
+            }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::make(path),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    fn make(path: &Path) -> anyhow::Result<Self> {
+        let secret = || {
+            SecretText::generate().map(|s| s.reveal().to_owned()).context("no randomness to make keys from")
+        };
+        let keys = Self { client: secret()?, worker: secret()?, operator: secret()?, node: secret()? };
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path).with_context(|| format!("cannot write {}", path.display()))?;
+        serde_json::to_writer_pretty(&mut file, &keys)?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        Ok(keys)
+    }
+
+    fn secret(&self, text: &str) -> SecretText {
+        SecretText::new(text.to_owned())
+    }
+
+    fn connection(&self, address: &str) -> Connection {
+        Connection {
+            address: address.to_owned(),
+            tenant: TENANT.to_owned(),
+            client_key: self.secret(&self.client),
+            worker_key: self.secret(&self.worker),
+            operator_key: self.secret(&self.operator),
+            pid: std::process::id(),
+        }
+    }
+}
