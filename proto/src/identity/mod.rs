@@ -11,10 +11,10 @@ mod authenticate;
 mod follow;
 mod grant;
 mod principal;
-mod ring;
+mod key_ring;
 
 pub use authenticate::Authenticate;
 pub use follow::Follower;
 pub use grant::{Grant, role, wire_role, wire_roles};
 pub use principal::{Principal, TenantScope, principal, scope};
-pub use ring::KeyRing;
+pub use key_ring::KeyRing;
