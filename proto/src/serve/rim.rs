@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, Request, Response};
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use orch8_model::{Fault, Reason};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
