@@ -220,6 +220,8 @@ impl http_body::Body for Ending {
 
 #[cfg(test)]
 mod tests {
+    use http_body::Body as _;
+
     use super::*;
 
     #[test]
@@ -242,5 +244,46 @@ mod tests {
             assert_eq!(read.ok(), expected, "{text:?}");
         }
         assert_eq!(deadline(&HeaderMap::new()), Ok(None));
+    }
+
+    fn asks(timeout: &str) -> Request<Body> {
+        let request = Request::builder().header("grpc-timeout", timeout).uri("/grpc.health.v1.Health/Watch");
+        request.body(Body::empty()).expect("a request")
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_is_late_is_answered_for() {
+        let never = tower::service_fn(|_| futures::future::pending::<Result<Response<Body>, Infallible>>());
+        let answer = Rim::new(Phases::default(), never).call(asks("50m")).await.expect("infallible");
+        let status = Status::from_header_map(answer.headers()).expect("a status");
+        assert_eq!(status.code(), Code::DeadlineExceeded);
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_at_the_callers_deadline() {
+        let silent = tower::service_fn(|_| async { Ok(Response::new(Body::new(Silence))) });
+        let answer = Rim::new(Phases::default(), silent).call(asks("50m")).await.expect("infallible");
+        let mut body = answer.into_body();
+        let mut frames = Vec::new();
+        while let Some(frame) = futures::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            frames.push(frame.expect("a frame").into_trailers().expect("trailers"));
+        }
+        let codes: Vec<_> = frames.iter().filter_map(Status::from_header_map).map(|s| s.code()).collect();
+        assert_eq!(codes, [Code::DeadlineExceeded]);
+    }
+
+    /// A body whose handler never says anything.
+    struct Silence;
+
+    impl http_body::Body for Silence {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            Poll::Pending
+        }
     }
 }
