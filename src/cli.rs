@@ -41,7 +41,7 @@ Exit codes:
   11  the instance was cancelled
   12  the time limit passed first
   13  the measurement was too noisy and is discarded      (bench)
- 130  interrupted with ctrl-c, everything tidied up       (demo, bench)";
+ 130  interrupted, everything tidied up (demo, bench)";
 
 /// Durable, multi-tenant workflows.
 #[derive(Debug, Parser)]

@@ -73,11 +73,11 @@ async fn run(cli: Cli, screen: Screen) -> anyhow::Result<Exit> {
     }
 }
 
-/// Ctrl-c drops the work, and with it its processes and its temporary folder.
+/// Ctrl-c or SIGTERM drops the work, and with it its processes and its temporary folder.
 async fn until_interrupted(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
     tokio::select! {
         outcome = work => outcome,
-        Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
+        () = orch8_worker::termination() => Ok(Exit::Interrupted),
     }
 }
 

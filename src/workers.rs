@@ -121,8 +121,9 @@ fn unserved(handler: &HandlerStatus) -> String {
     } else {
         format!("; nearest offered: `{}`", human::foreign(&handler.nearest, 80))
     };
+    let wait = if handler.queued == 1 { "task waits" } else { "tasks wait" };
     format!(
-        "! {} tasks wait for `{name}`, which no worker offers{nearest} — orch8 worker --handler {name} --exec CMD",
+        "! {} {wait} for `{name}`, which no worker offers{nearest} — orch8 worker --handler {name} --exec CMD",
         human::count(handler.queued)
     )
 }

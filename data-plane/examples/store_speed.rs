@@ -46,17 +46,16 @@ async fn main() -> Outcome<()> {
     let folder = tempfile::tempdir_in(args.next().map_or_else(std::env::temp_dir, PathBuf::from))?;
     let mut raw = Raw::open(&folder.path().join("raw.db")).await?;
     let mut ours = Ours::open(&folder.path().join("store.db")).await?;
-    raw.run(ARRAYS).await?;
-    ours.run(ARRAYS).await?;
+    pair(&mut raw, &mut ours).await?;
 
     let mut figures = Vec::new();
     println!("round   raw steps/s   store steps/s   ratio   turns/s (commit alone)   ratio   starts/s");
     for round in 1..=rounds {
-        let raw_steps = per_second(ARRAYS * ARRAY * STEPS, raw.run(ARRAYS).await?);
-        let (starting, turning) = ours.run(ARRAYS).await?;
-        let steps = per_second(ARRAYS * ARRAY * STEPS, starting + turning);
-        let turns = per_second(ARRAYS * ARRAY * (STEPS + 1), turning);
-        let starts = per_second(ARRAYS * ARRAY, starting);
+        let took = pair(&mut raw, &mut ours).await?;
+        let raw_steps = per_second(ARRAYS * ARRAY * STEPS, took.raw);
+        let steps = per_second(ARRAYS * ARRAY * STEPS, took.starting + took.turning);
+        let turns = per_second(ARRAYS * ARRAY * (STEPS + 1), took.turning);
+        let starts = per_second(ARRAYS * ARRAY, took.starting);
         println!(
             "{round:>5}   {raw_steps:>11.0}   {steps:>13.0}   {:>5.2}   {turns:>22.0}   {:>5.2}   {starts:>8.0}",
             steps / raw_steps,
@@ -80,6 +79,27 @@ async fn main() -> Outcome<()> {
     println!("WAL bytes per step   raw {}   store {}", raw.wal_per_step().await?, ours.wal_per_step().await?);
     ours.store.close().await;
     Ok(())
+}
+
+#[derive(Default)]
+struct Took {
+    raw: Duration,
+    starting: Duration,
+    turning: Duration,
+}
+
+/// Array by array in turn, so that whatever else the machine does falls on both.
+async fn pair(raw: &mut Raw, ours: &mut Ours) -> Outcome<Took> {
+    let mut took = Took::default();
+    for _ in 0..ARRAYS {
+        let began = Instant::now();
+        raw.array().await?;
+        took.raw += began.elapsed();
+        let (starting, turning) = ours.array().await?;
+        took.starting += starting;
+        took.turning += turning;
+    }
+    Ok(took)
 }
 
 fn per_second(n: usize, took: Duration) -> f64 {
@@ -166,14 +186,6 @@ impl Raw {
                 rows("?")
             ),
         })
-    }
-
-    async fn run(&mut self, arrays: usize) -> Outcome<Duration> {
-        let began = Instant::now();
-        for _ in 0..arrays {
-            self.array().await?;
-        }
-        Ok(began.elapsed())
     }
 
     async fn array(&mut self) -> Outcome<()> {
@@ -263,16 +275,6 @@ impl Ours {
     }
 
     /// Time for starts, time for turns.
-    async fn run(&mut self, arrays: usize) -> Outcome<(Duration, Duration)> {
-        let (mut starting, mut turning) = (Duration::ZERO, Duration::ZERO);
-        for _ in 0..arrays {
-            let (start, turn) = self.array().await?;
-            starting += start;
-            turning += turn;
-        }
-        Ok((starting, turning))
-    }
-
     async fn array(&mut self) -> Outcome<(Duration, Duration)> {
         let (ids, json) = (ids(), json());
         let began = Instant::now();

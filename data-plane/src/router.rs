@@ -4,6 +4,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, RwLock},
+    time::Duration,
 };
 
 use orch8_model::{Fault, PlacementEpoch, Reason, StoreName, TenantId};
@@ -32,8 +33,12 @@ pub struct Routed {
 #[derive(Clone, Debug)]
 pub struct Router {
     rooms: Arc<HashMap<StoreName, Arc<StoreRoom>>>,
-    placements: Arc<RwLock<HashMap<TenantId, Placement>>>,
+    /// `None` until the control plane was heard: then nobody is known to be missing.
+    placements: Arc<RwLock<Option<HashMap<TenantId, Placement>>>>,
 }
+
+/// How long a caller waits before it asks a process again that has just started.
+const STARTING: Duration = Duration::from_millis(200);
 
 impl Router {
     /// A router over this process's stores, knowing no tenant yet.
@@ -41,9 +46,13 @@ impl Router {
         Self { rooms: Arc::new(rooms), placements: Arc::default() }
     }
 
-    /// The tenant's place. Errors: `TENANT_NOT_PLACED`, `STORE_UNSUPPORTED`.
+    /// The tenant's place. Errors: `TENANT_NOT_PLACED`, `STORE_UNSUPPORTED`; `SHARD_MOVING` before anything is known.
     pub fn route(&self, tenant: &TenantId) -> Result<Routed, Fault> {
         let placements = self.placements.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some(placements) = placements.as_ref() else {
+            return Err(Fault::new(Reason::ShardMoving, "this process has just started and does not know its tenants yet")
+                .retry_after(STARTING));
+        };
         let placement = placements.get(tenant).ok_or_else(|| {
             Fault::new(Reason::TenantNotPlaced, "this tenant has no placement; set one with SetPlacement")
         })?;
@@ -58,6 +67,7 @@ impl Router {
     /// Learns placements: opens each tenant's fence in its store first, then routes to it. An older epoch than the
     /// known one changes nothing.
     pub async fn learn(&self, learned: Vec<Placement>) -> Result<(), StoreError> {
+        let mut opened = Vec::with_capacity(learned.len());
         for placement in learned {
             if let Some(room) = self.rooms.get(&placement.store) {
                 let fence = Fence {
@@ -71,11 +81,15 @@ impl Router {
                     continue;
                 }
             }
-            let mut placements = self.placements.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-            match placements.get(&placement.tenant) {
-                Some(known) if known.epoch > placement.epoch => {}
+            opened.push(placement);
+        }
+        let mut placements = self.placements.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let known = placements.get_or_insert_default();
+        for placement in opened {
+            match known.get(&placement.tenant) {
+                Some(older) if older.epoch > placement.epoch => {}
                 Some(_) | None => {
-                    placements.insert(placement.tenant.clone(), placement);
+                    known.insert(placement.tenant.clone(), placement);
                 }
             }
         }

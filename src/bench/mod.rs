@@ -182,17 +182,23 @@ impl Report {
         } else {
             paint.bold(&format!("engine ÷ raw = {ratio:.3}   (raw spread {spread:.2})"))
         };
-        format!("{table}\n\n{verdict}\n{}", paint.dim(&format!("conditions: {}", conditions())))
+        let debug = if cfg!(debug_assertions) {
+            paint.yellow("! a debug build: its figures say nothing about the engine; build with --release\n")
+        } else {
+            String::new()
+        };
+        format!("{table}\n\n{debug}{verdict}\n{}", paint.dim(&format!("conditions: {}", conditions())))
     }
 }
 
 /// What has to be said beside every figure.
 fn conditions() -> Value {
     json!({
+        "build": if cfg!(debug_assertions) { "debug" } else { "release" },
         "store": "SQLite, WAL, synchronous=FULL",
         "workflow": "five worker steps in a row",
         "payload_bytes": PAYLOAD_BYTES,
-        "transport": "gRPC on loopback, Rust SDK, worker in a process of its own",
+        "transport": "gRPC on loopback, Rust SDK, engine and workers in two processes",
         "in_flight": engine::IN_FLIGHT,
         "open_runs": engine::WINDOW,
         "acknowledged": "once committed",

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     client::{Server, is_passing},
+    error::{CliError, Exit},
     json as wire,
 };
 
@@ -165,12 +166,12 @@ async fn persist<T>(call: impl AsyncFn() -> Result<Response<T>, Status>) -> anyh
     loop {
         let broken = match tokio::time::timeout(TRY_LIMIT, call()).await {
             Ok(Ok(answer)) => return Ok(answer.into_inner()),
-            Ok(Err(status)) if is_passing(&status) => status,
+            Ok(Err(status)) if is_passing(&status) => anyhow::Error::from(status),
             Ok(Err(status)) => return Err(status.into()),
-            Err(_) => Status::deadline_exceeded("the engine did not answer"),
+            Err(_) => CliError::new(Exit::Unavailable, "NO_ANSWER", "the engine does not answer").into(),
         };
         if begun.elapsed() > PATIENCE {
-            return Err(broken.into());
+            return Err(broken);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);

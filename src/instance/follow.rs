@@ -7,6 +7,7 @@ use indicatif::ProgressBar;
 use orch8_proto::v1::{Instance, WatchInstanceRequest, WatchInstanceResponse};
 use serde_json::json;
 use tokio_stream::StreamExt;
+use tonic::Status;
 
 use super::ended;
 use crate::{
@@ -92,7 +93,7 @@ async fn follow(
         let request =
             WatchInstanceRequest { tenant_id: caller.tenant(), instance_id: instance_id.to_owned() };
         let broken = match server.instances().watch_instance(request).await {
-            Err(status) => status,
+            Err(status) => Break::Status(status),
             Ok(answer) => {
                 let mut stream = answer.into_inner();
                 loop {
@@ -104,22 +105,46 @@ async fn follow(
                                 return Ok(instance);
                             }
                         }
-                        Some(Err(status)) => break status,
-                        None => {
-                            break tonic::Status::unavailable(
-                                "the server ended the stream before the run ended",
-                            );
-                        }
+                        Some(Err(status)) => break Break::Status(status),
+                        None => break Break::EndedEarly,
                     }
                 }
             }
         };
         tries += 1;
-        if tries > TRIES_MAX || !is_passing(&broken) {
+        if tries > TRIES_MAX || !broken.is_passing() {
             return Err(broken.into());
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// How a stream broke off before the run had ended.
+enum Break {
+    Status(Status),
+    /// Without a word; a server that drains does so.
+    EndedEarly,
+}
+
+impl Break {
+    fn is_passing(&self) -> bool {
+        match self {
+            Break::Status(status) => is_passing(status),
+            Break::EndedEarly => true,
+        }
+    }
+}
+
+impl From<Break> for anyhow::Error {
+    fn from(broken: Break) -> Self {
+        match broken {
+            Break::Status(status) => status.into(),
+            Break::EndedEarly => {
+                let message = "the server ends the stream before the run has ended";
+                CliError::new(Exit::Unavailable, "STREAM_ENDED", message).into()
+            }
+        }
     }
 }
 

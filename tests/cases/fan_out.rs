@@ -4,7 +4,10 @@ use orch8_proto::v1::InstanceState::Completed;
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::{rig::Engine, workers::Counting};
+use crate::{
+    rig::{Engine, PATIENCE},
+    workers::Counting,
+};
 
 #[tokio::test]
 async fn a_join_over_six_thousand_branches_is_exact() {
@@ -22,7 +25,7 @@ async fn a_join_over_six_thousand_branches_is_exact() {
         let before = worker.runs();
         let items: Vec<u64> = (0..size).collect();
         let id = client.start("wide", &json!({ "items": items })).await.expect("started");
-        assert_eq!(client.ended(&id).await.state(), Completed);
+        assert_eq!(client.ended_within(&id, 4 * PATIENCE).await.state(), Completed);
         let rows = client.outputs(&id).await;
         let joined = rows.iter().find(|(block, ..)| block == "each").expect("the join has a row");
         assert_eq!(joined.2["results"], json!(items), "results stand in item order");

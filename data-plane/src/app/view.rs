@@ -56,9 +56,18 @@ pub(super) async fn compiled_of(routed: &Routed, row: &InstanceRow) -> Result<Ar
 pub(super) async fn each_turn(
     routed: &Routed,
     id: InstanceId,
+    visit: impl FnMut(&JournalRow, TurnRecord),
+) -> Result<(), Fault> {
+    each_turn_after(routed, id, None, visit).await
+}
+
+/// The turns of a run that came after one.
+async fn each_turn_after(
+    routed: &Routed,
+    id: InstanceId,
+    mut after: Option<u64>,
     mut visit: impl FnMut(&JournalRow, TurnRecord),
 ) -> Result<(), Fault> {
-    let mut after = None;
     loop {
         let rows = routed
             .room
@@ -78,18 +87,38 @@ pub(super) async fn each_turn(
     }
 }
 
-/// The tree of a run.
-pub(super) async fn nodes_of(
-    routed: &Routed,
-    id: InstanceId,
-    compiled: &Compiled,
-) -> Result<Vec<NodeView>, Fault> {
-    let mut timeline = Timeline::default();
-    each_turn(routed, id, |_, record| timeline.fold(&compiled.program, &record)).await?;
-    let offered = routed.room.sessions().handlers(&routed.tenant.tenant);
-    Ok(timeline.nodes().map(|node| NodeView { note: note_of(node, &offered), node: node.clone() }).collect())
+/// The tree of a run as far as it was read: looking again reads only what was added.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    timeline: Timeline,
+    last: Option<u64>,
 }
 
+impl History {
+    /// Reads the turns that were committed since the last look.
+    pub async fn catch_up(&mut self, routed: &Routed, id: InstanceId, compiled: &Compiled) -> Result<(), Fault> {
+        let Self { timeline, last } = self;
+        let after = *last;
+        each_turn_after(routed, id, after, |turn, record| {
+            timeline.fold(&compiled.program, &record);
+            *last = Some(turn.turn_no);
+        })
+        .await
+    }
+
+    /// Its nodes in activation order, with what is known beyond the journal.
+    pub fn nodes(&self, routed: &Routed) -> Vec<NodeView> {
+        let offered = routed.room.sessions().handlers(&routed.tenant.tenant);
+        self.timeline.nodes().map(|node| NodeView { note: note_of(node, &offered), node: node.clone() }).collect()
+    }
+}
+
+/// The whole tree of a run.
+pub(super) async fn nodes_of(routed: &Routed, id: InstanceId, compiled: &Compiled) -> Result<Vec<NodeView>, Fault> {
+    let mut history = History::default();
+    history.catch_up(routed, id, compiled).await?;
+    Ok(history.nodes(routed))
+}
 /// What to do about a worker step that nobody will take.
 fn note_of(node: &TimelineNode, offered: &[v1::HandlerStatus]) -> String {
     let Some(orch8_engine::timeline::Wait::Worker { handler, .. }) = &node.wait else { return String::new() };

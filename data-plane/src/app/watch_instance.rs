@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::{
     DataPlane,
-    view::{InstanceView, NodeView, instance_view, nodes_of},
+    view::{History, InstanceView, NodeView, instance_view},
 };
 use crate::{router::Routed, watch::Watch};
 
@@ -40,9 +40,9 @@ async fn follow(
 ) -> Result<(), Fault> {
     let routed = plane.router.route(tenant)?;
     let mut watch = routed.room.watchers().watch(id);
-    let mut told = HashMap::new();
+    let (mut history, mut told) = (History::default(), HashMap::new());
     loop {
-        let change = look(&routed, id, &mut told).await?;
+        let change = look(&routed, id, &mut history, &mut told).await?;
         let ended = change.2;
         if changes.send(Ok(change)).await.is_err() || ended {
             return Ok(());
@@ -66,10 +66,12 @@ async fn next(watch: &mut Watch, changes: &mpsc::Sender<Result<Change, Fault>>) 
 async fn look(
     routed: &Routed,
     id: InstanceId,
+    history: &mut History,
     told: &mut HashMap<orch8_engine::NodeNo, (orch8_engine::timeline::NodeState, u32)>,
 ) -> Result<Change, Fault> {
     let view = instance_view(routed, id).await?;
-    let mut nodes = nodes_of(routed, id, &view.compiled).await?;
+    history.catch_up(routed, id, &view.compiled).await?;
+    let mut nodes = history.nodes(routed);
     nodes.retain(|n| {
         let state = (n.node.state, n.node.attempt);
         told.insert(n.node.node, state) != Some(state)

@@ -505,8 +505,8 @@ impl Owner {
         self.bytes = self.bytes.saturating_sub(hot.instance.weight());
         self.wheel.set(id, hot.alarm, None);
         self.ready_taken.remove(&id);
-        for dispatch in hot.instance.open_tasks(&hot.compiled.program) {
-            self.tasks.remove(&dispatch.task);
+        for task in hot.instance.open_task_ids() {
+            self.tasks.remove(&task);
         }
         Some(hot)
     }
@@ -524,7 +524,7 @@ impl Owner {
         let far = i64::try_from(self.config.far.as_millis()).unwrap_or(i64::MAX);
         hot.flying.is_empty()
             && hot.alarm.is_none_or(|at| at > now().plus(far))
-            && hot.instance.open_tasks(&hot.compiled.program).is_empty()
+            && hot.instance.open_task_ids().next().is_none()
     }
 
     async fn evict(&mut self) {

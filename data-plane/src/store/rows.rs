@@ -7,7 +7,8 @@ use orch8_model::{
 };
 use orch8_seal::Digest;
 
-/// The only way to a tenant's rows: made by the router from a placement.
+/// The only way to a tenant's rows: made by the router from a placement. Writes need it to be the stored placement in a
+/// mode that lets it write; reads need the stored placement, in any mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantHandle {
     pub tenant: TenantId,
@@ -134,7 +135,8 @@ pub enum TurnAnswer {
     Done,
     /// The shard's lease or the tenant's fence is not ours: nothing was written for it.
     Fenced,
-    /// That turn number exists already, or the instance is closed: read it again.
+    /// That turn is not the next one (its number exists already, or one is missing before it), or the instance is
+    /// closed or unknown: read it again.
     Lost,
     /// A closing turn found mail it had not absorbed: read the mail, turn again.
     HasMail,

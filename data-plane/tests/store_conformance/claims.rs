@@ -1,7 +1,7 @@
 //! What waits for its first turn is dealt out per tenant.
 
 use orch8_data_plane::store::{BirthRow, FenceMode, Lease, Store, TenantHandle};
-use orch8_model::{InstanceId, Millis, TenantId};
+use orch8_model::{InstanceId, TenantId};
 
 use crate::ground::*;
 
@@ -80,7 +80,6 @@ async fn rows_that_are_not_due_never_stand_in_front(store: &Store) {
     assert_eq!(claim(store, lease, (9, 9), &[], &[]).await, due);
     assert_eq!(store.next_ready(lease, NOW.plus(498)).await.expect("an instant"), Some(NOW.plus(499)));
     assert_eq!(store.next_ready(lease, NOW.plus(499)).await.expect("an instant"), None);
-    assert_eq!(store.next_ready(lease, Millis::MIN).await.expect("an instant"), Some(NOW));
 }
 
 async fn the_highest_priority_goes_first_then_the_earliest(store: &Store) {

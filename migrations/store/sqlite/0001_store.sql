@@ -104,16 +104,18 @@ CREATE TABLE snapshots (
 ) STRICT;
 CREATE UNIQUE INDEX snapshots_instance ON snapshots (instance_id);
 
--- Instances that wait for their first turn. Leaves with the turn that answers it.
+-- Instances that wait for their first turn. Leaves with the turn that answers it. later: 1 when it was not due at birth,
+-- which are the few that somebody has to wake up for.
 CREATE TABLE ready (
   shard       INTEGER NOT NULL,
   tenant_no   INTEGER NOT NULL,
   priority    INTEGER NOT NULL,
   due_at      INTEGER NOT NULL,
   instance_id BLOB    NOT NULL,
+  later       INTEGER NOT NULL CHECK (later IN (0, 1)),
   PRIMARY KEY (shard, tenant_no, priority, due_at, instance_id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX ready_due ON ready (shard, due_at);
+CREATE INDEX ready_later ON ready (shard, due_at) WHERE later = 1;
 
 -- Timers beyond the reach of the wheel in memory. Neither updated nor the truth: the engine ignores one that its
 -- instance no longer waits for.

@@ -18,7 +18,8 @@ mod try_node;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use orch8_model::{ClaimEpoch, ContinuityId, InstanceId, Millis, StepError, TenantId, json};
+use orch8_model::{ClaimEpoch, ContinuityId, InstanceId, Millis, StepError, TaskId, TenantId, json};
+use orch8_seal::task_id;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -212,6 +213,14 @@ impl Instance {
     /// Tries that are dispatched and not ended: what an owner puts before the workers again after recovery.
     pub fn open_tasks(&self, program: &Program) -> Vec<Dispatch> {
         self.index.sent.iter().filter_map(|no| executor::dispatch_of(program, self, *no)).collect()
+    }
+
+    /// Ids of those tries, without their params: cheap.
+    pub fn open_task_ids(&self) -> impl Iterator<Item = TaskId> {
+        self.index.sent.iter().filter_map(|no| {
+            let attempt = self.state.nodes.get(no)?.step()?.attempt;
+            Some(task_id(self.birth.instance, no.0, attempt))
+        })
     }
 
     /// `context.data`.

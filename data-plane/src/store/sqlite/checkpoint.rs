@@ -38,10 +38,9 @@ impl Checkpoints {
             return;
         }
         self.next_look = now + Self::EVERY;
-        if std::fs::metadata(&self.wal).is_ok_and(|wal| wal.len() > Self::WAL_BYTES_MAX) {
-            if let Err(error) = truncate(conn, Self::PATIENCE_MS).await {
-                tracing::warn!(%error, "shortening the store's write-ahead log failed");
-            }
+        let too_long = std::fs::metadata(&self.wal).is_ok_and(|wal| wal.len() > Self::WAL_BYTES_MAX);
+        if too_long && let Err(error) = truncate(conn, Self::PATIENCE_MS).await {
+            tracing::warn!(%error, "shortening the store's write-ahead log failed");
         }
     }
 

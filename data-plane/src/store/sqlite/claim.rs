@@ -16,7 +16,7 @@ pub(super) const TENANTS: &str = include_str!("sql/ready_tenants.sql");
 /// Of tenants that may not be written here nothing is claimed, so nothing is waited for either.
 pub(super) const NEXT: &str = "SELECT r.due_at FROM ready r
      CROSS JOIN tenant_fences f ON f.tenant_no = r.tenant_no AND f.mode IN ('active', 'guest')
-     WHERE r.shard = ?1 AND r.due_at > ?3
+     WHERE r.shard = ?1 AND r.later = 1 AND r.due_at > ?3
        AND EXISTS (SELECT 1 FROM shard_leases l WHERE l.shard = ?1 AND l.lease_epoch = ?2)
      ORDER BY r.due_at LIMIT 1";
 

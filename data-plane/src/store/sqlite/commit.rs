@@ -1,28 +1,32 @@
-//! Many turns in one transaction: assert the leases, read what stands against each turn, judge, write what is left.
+//! Many turns in one transaction. The leases are asserted; one statement appends every turn that nothing stands
+//! against; for the few that are left the facts are read and judged. Then whatever came with the accepted turns is
+//! written.
 //!
-//! There is one writer, so nothing can change between the facts and the append. A turn that is refused writes nothing
-//! and does not touch its neighbours.
+//! There is one writer, so nothing changes between two statements. A turn that is refused writes nothing and does not
+//! touch its neighbours.
 
 use std::collections::{HashMap, HashSet};
 
 use orch8_engine::Status;
 use orch8_model::{InstanceId, Millis, Shard};
-use sqlx::sqlite::SqliteRow;
 
 use super::{
     batch::Batch,
     fields::{Fields, status_code},
     judge::{Evidence, Facts, Judged, judge},
     lease,
-    session::{Counts, Session},
+    session::{Args, Counts, Session},
     writer::Write,
 };
 use crate::store::{Commit, Lease, StoreError, TimerRow, TurnAnswer, TurnWrite};
 
+pub(super) static APPEND: Batch = Batch::new(include_str!("sql/turn_append.sql"));
+pub(super) const APPENDED: &str = "SELECT instance_id, turn_no FROM journal WHERE rowid BETWEEN ? AND ?";
 pub(super) static FACTS: Batch = Batch::new(include_str!("sql/turn_facts.sql"));
 pub(super) static MAIL: Batch = Batch::new(include_str!("sql/turn_mail.sql"));
-pub(super) static APPEND: Batch = Batch::new(include_str!("sql/turn_append.sql"));
-pub(super) static INSTANCE: Batch = Batch::new(include_str!("sql/turn_instance.sql"));
+pub(super) static APPEND_JUDGED: Batch = Batch::new(include_str!("sql/turn_append_judged.sql"));
+pub(super) static OPEN: Batch = Batch::new(include_str!("sql/turn_open.sql"));
+pub(super) static CLOSE: Batch = Batch::new(include_str!("sql/turn_close.sql"));
 pub(super) static ERROR: Batch = Batch::new(include_str!("sql/turn_error.sql"));
 pub(super) static SNAPSHOT: Batch = Batch::new(include_str!("sql/turn_snapshot.sql"));
 pub(super) static READY: Batch = Batch::new(include_str!("sql/turn_ready.sql"));
@@ -38,12 +42,12 @@ impl Write for Commit {
     }
 
     async fn run(&self, session: &mut Session<'_>) -> Result<Vec<TurnAnswer>, StoreError> {
-        let evidence = Evidence {
-            shards: leases(self, session).await?,
-            facts: facts(&self.turns, session).await?,
-            mail: mail(&self.turns, session).await?,
-        };
-        let judged = judge(&self.turns, &evidence);
+        let shards = leases(self, session).await?;
+        let appended = append(&self.turns, &shards, session).await?;
+        let left: Vec<Left<'_>> =
+            self.turns.iter().enumerate().filter(|(n, _)| !appended.contains(n)).collect();
+        let (facts, mail) = (facts(&left, session).await?, mail(&left, session).await?);
+        let judged = judge(&self.turns, &Evidence { shards, appended, facts, mail });
         let accepted: Vec<Accepted<'_>> = self
             .turns
             .iter()
@@ -51,13 +55,18 @@ impl Write for Commit {
             .filter(|(_, judged)| judged.answer == TurnAnswer::Done)
             .map(|(turn, judged)| Accepted { turn, judged })
             .collect();
-        append(&accepted, session).await?;
+        append_judged(&accepted, session).await?;
+        instances(&accepted, session).await?;
+        work(&accepted, session).await?;
         let answers: Vec<TurnAnswer> = judged.iter().map(|j| j.answer).collect();
         Counts::add(&session.counts.turns, accepted.len());
         Counts::add(&session.counts.fenced, answers.iter().filter(|a| **a == TurnAnswer::Fenced).count());
         Ok(answers)
     }
 }
+
+/// A turn with its index that was not appended straight away.
+type Left<'a> = (usize, &'a TurnWrite);
 
 /// A turn that will be written.
 struct Accepted<'a> {
@@ -98,39 +107,74 @@ async fn leases(commit: &Commit, session: &mut Session<'_>) -> Result<HashSet<Sh
     lease::assert(&leases, session).await
 }
 
-async fn facts(turns: &[TurnWrite], session: &mut Session<'_>) -> Result<HashMap<usize, Facts>, StoreError> {
+/// Appends what nothing stands against. Answers which turns are in the journal now, by index.
+async fn append(
+    turns: &[TurnWrite],
+    shards: &HashSet<Shard>,
+    session: &mut Session<'_>,
+) -> Result<HashSet<usize>, StoreError> {
+    let ours: Vec<Left<'_>> =
+        turns.iter().enumerate().filter(|(_, turn)| shards.contains(&turn.shard)).collect();
+    let written = session
+        .batch(&APPEND, &ours, |args, _, (_, turn)| {
+            journal_args(args, turn)
+                .int(turn.shard.0)
+                .text(turn.tenant.tenant.as_str())
+                .int(stored(turn.tenant.placement.get()))
+                .int(turn.closing.is_some())
+        })
+        .await?;
+    if written.rows == ours.len() as u64 {
+        return Ok(ours.into_iter().map(|(n, _)| n).collect());
+    }
+    // Rows of a table that only grows are numbered in order: the last ones are those just written.
+    let first = written.last_rowid.saturating_sub(written.rows as i64).saturating_add(1);
+    let rows = session.rows(APPENDED, Args::new().int(first).int(written.last_rowid)).await?;
+    let mut keys = HashSet::with_capacity(rows.len());
+    for row in &rows {
+        let f = Fields::of("journal", row);
+        keys.insert((f.instance(0, "instance_id")?, f.narrow::<u64>(1, "turn_no")?));
+    }
+    // Of two turns with one number the first was appended.
+    Ok(ours.into_iter().filter(|(_, t)| keys.remove(&(t.instance, t.turn_no))).map(|(n, _)| n).collect())
+}
+
+fn journal_args(args: Args, turn: &TurnWrite) -> Args {
+    args.blob(turn.instance.as_bytes()).int(stored(turn.turn_no)).int(turn.at.0).text(&turn.body)
+}
+
+async fn facts(left: &[Left<'_>], session: &mut Session<'_>) -> Result<HashMap<usize, Facts>, StoreError> {
     let rows = session
-        .batch_rows(&FACTS, turns, |args, n, turn| {
-            args.int(n as i64)
+        .batch_rows(&FACTS, left, |args, _, (n, turn)| {
+            args.int(*n as i64)
                 .blob(turn.instance.as_bytes())
-                .int(stored(turn.turn_no))
                 .int(turn.shard.0)
                 .text(turn.tenant.tenant.as_str())
                 .int(stored(turn.tenant.placement.get()))
         })
         .await?;
-    rows.iter().map(fact).collect()
-}
-
-fn fact(row: &SqliteRow) -> Result<(usize, Facts), StoreError> {
-    let f = Fields::of("instances", row);
-    let facts = Facts {
-        ours: f.flag(1, "shard")?,
-        writable: f.flag(2, "tenant_no")?,
-        closed: f.flag(3, "closed_at")?,
-        hot: f.flag(4, "hot")?,
-        next: f.narrow(5, "turn_no")?,
-        exists: f.flag(6, "id")?,
-    };
-    Ok((f.narrow(0, "n")?, facts))
+    rows.iter()
+        .map(|row| {
+            let f = Fields::of("instances", row);
+            let facts = Facts {
+                ours: f.flag(1, "shard")?,
+                writable: f.flag(2, "tenant_no")?,
+                closed: f.flag(3, "closed_at")?,
+                hot: f.flag(4, "hot")?,
+                next: f.narrow(5, "turn_no")?,
+            };
+            Ok((f.narrow(0, "n")?, facts))
+        })
+        .collect()
 }
 
 async fn mail(
-    turns: &[TurnWrite],
+    left: &[Left<'_>],
     session: &mut Session<'_>,
 ) -> Result<HashMap<InstanceId, Vec<i64>>, StoreError> {
-    let closing: Vec<InstanceId> =
-        turns.iter().filter(|turn| turn.closing.is_some()).map(|turn| turn.instance).collect();
+    let closing: HashSet<InstanceId> =
+        left.iter().filter(|(_, turn)| turn.closing.is_some()).map(|(_, turn)| turn.instance).collect();
+    let closing: Vec<InstanceId> = closing.into_iter().collect();
     let rows = session.batch_rows(&MAIL, &closing, |args, _, id| args.blob(id.as_bytes())).await?;
     let mut mail: HashMap<InstanceId, Vec<i64>> = HashMap::new();
     for row in &rows {
@@ -140,24 +184,25 @@ async fn mail(
     Ok(mail)
 }
 
-/// Writes the accepted turns: the journal first, then whatever came with them.
-async fn append(turns: &[Accepted<'_>], session: &mut Session<'_>) -> Result<(), StoreError> {
-    session
-        .batch(&APPEND, turns, |args, _, Accepted { turn, .. }| {
-            args.blob(turn.instance.as_bytes()).int(stored(turn.turn_no)).int(turn.at.0).text(&turn.body)
-        })
-        .await?;
-    instances(turns, session).await?;
-    work(turns, session).await
+async fn append_judged(turns: &[Accepted<'_>], session: &mut Session<'_>) -> Result<(), StoreError> {
+    let append: Vec<&TurnWrite> =
+        turns.iter().filter(|accepted| accepted.judged.append).map(|accepted| accepted.turn).collect();
+    session.batch(&APPEND_JUDGED, &append, |args, _, turn| journal_args(args, turn)).await.map(drop)
 }
 
 /// Instance rows, errors and snapshots.
 async fn instances(turns: &[Accepted<'_>], session: &mut Session<'_>) -> Result<(), StoreError> {
+    let (closed, open): (Vec<Change>, Vec<Change>) =
+        changes(turns).into_iter().partition(|change| change.closed_at.is_some());
     session
-        .batch(&INSTANCE, &changes(turns), |args, _, change| {
+        .batch(&OPEN, &open, |args, _, change| {
+            args.blob(change.instance.as_bytes()).opt_int(change.status.map(status_code))
+        })
+        .await?;
+    session
+        .batch(&CLOSE, &closed, |args, _, change| {
             args.blob(change.instance.as_bytes())
                 .opt_int(change.status.map(status_code))
-                .int(change.closed_at.is_none())
                 .opt_int(change.closed_at.map(|at| at.0))
         })
         .await?;

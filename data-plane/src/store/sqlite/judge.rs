@@ -6,11 +6,9 @@ use orch8_model::{InstanceId, Shard};
 
 use crate::store::{TurnAnswer, TurnWrite};
 
-/// What the database says about one turn.
+/// What the database says about one turn that was not appended straight away, after those that were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// The instance exists.
-    pub exists: bool,
     /// The instance belongs to the shard that the turn names.
     pub ours: bool,
     /// The instance is the turn's tenant's, and that tenant's fence lets the turn's placement write.
@@ -21,19 +19,14 @@ pub(super) struct Facts {
     pub next: u64,
 }
 
-impl Facts {
-    /// A turn that nothing stands against.
-    pub fn plain(turn: &TurnWrite) -> Self {
-        Self { exists: true, ours: true, writable: true, closed: false, hot: true, next: turn.turn_no }
-    }
-}
-
 /// Everything a batch is judged by.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     /// Shards whose lease is held.
     pub shards: HashSet<Shard>,
-    /// By index of the turn; a turn without an entry is plain.
+    /// Turns that nothing stood against: they are in the journal. By index.
+    pub appended: HashSet<usize>,
+    /// Of the others, by index; of an instance that does not exist there are none.
     pub facts: HashMap<usize, Facts>,
     /// Mail that waits for instances that want to close.
     pub mail: HashMap<InstanceId, Vec<i64>>,
@@ -43,6 +36,8 @@ pub(super) struct Evidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judged {
     pub answer: TurnAnswer,
+    /// Still has to go into the journal.
+    pub append: bool,
     /// The instance was not marked as in memory before this turn.
     pub was_cold: bool,
 }
@@ -52,19 +47,20 @@ pub(super) fn judge(turns: &[TurnWrite], evidence: &Evidence) -> Vec<Judged> {
     let mut earlier: HashMap<InstanceId, Earlier> = HashMap::new();
     let mut judged = Vec::with_capacity(turns.len());
     for (n, turn) in turns.iter().enumerate() {
-        let mut facts = evidence.facts.get(&n).copied().unwrap_or_else(|| Facts::plain(turn));
-        if let Some(before) = earlier.get(&turn.instance) {
-            facts = Facts { closed: before.closed, hot: true, next: before.next, ..facts };
-        }
-        let absorbed = earlier.get(&turn.instance).map(|before| before.absorbed.as_slice());
-        let answer = one(turn, facts, evidence, absorbed.unwrap_or_default());
-        if answer == TurnAnswer::Done {
+        let before = earlier.get(&turn.instance);
+        let one = match (evidence.appended.contains(&n), evidence.facts.get(&n)) {
+            (true, _) => Judged { answer: TurnAnswer::Done, append: false, was_cold: turn.turn_no == 0 },
+            (false, None) if evidence.shards.contains(&turn.shard) => refuse(TurnAnswer::Lost),
+            (false, None) => refuse(TurnAnswer::Fenced),
+            (false, Some(facts)) => one(turn, facts, evidence, before),
+        };
+        if one.answer == TurnAnswer::Done {
             let before = earlier.entry(turn.instance).or_default();
             before.next = turn.turn_no.saturating_add(1);
             before.closed = turn.closing.is_some();
             before.absorbed.extend(&turn.mail);
         }
-        judged.push(Judged { answer, was_cold: !facts.hot });
+        judged.push(one);
     }
     judged
 }
@@ -77,26 +73,25 @@ struct Earlier {
     absorbed: Vec<i64>,
 }
 
-fn one(turn: &TurnWrite, facts: Facts, evidence: &Evidence, absorbed: &[i64]) -> TurnAnswer {
-    if !evidence.shards.contains(&turn.shard) {
-        return TurnAnswer::Fenced;
+fn refuse(answer: TurnAnswer) -> Judged {
+    Judged { answer, append: false, was_cold: false }
+}
+
+fn one(turn: &TurnWrite, facts: &Facts, evidence: &Evidence, before: Option<&Earlier>) -> Judged {
+    if !evidence.shards.contains(&turn.shard) || !facts.ours || !facts.writable {
+        return refuse(TurnAnswer::Fenced);
     }
-    if !facts.exists {
-        return TurnAnswer::Lost;
+    let next = before.map_or(facts.next, |before| before.next);
+    if facts.closed || before.is_some_and(|before| before.closed) || next != turn.turn_no {
+        return refuse(TurnAnswer::Lost);
     }
-    if !facts.ours || !facts.writable {
-        return TurnAnswer::Fenced;
+    let absorbed =
+        |seq| turn.mail.contains(seq) || before.is_some_and(|before| before.absorbed.contains(seq));
+    let mut waiting = evidence.mail.get(&turn.instance).into_iter().flatten();
+    if turn.closing.is_some() && !waiting.all(absorbed) {
+        return refuse(TurnAnswer::HasMail);
     }
-    if facts.closed || facts.next != turn.turn_no {
-        return TurnAnswer::Lost;
-    }
-    if turn.closing.is_some() {
-        let waiting = evidence.mail.get(&turn.instance).map(Vec::as_slice).unwrap_or_default();
-        if waiting.iter().any(|seq| !turn.mail.contains(seq) && !absorbed.contains(seq)) {
-            return TurnAnswer::HasMail;
-        }
-    }
-    TurnAnswer::Done
+    Judged { answer: TurnAnswer::Done, append: true, was_cold: !facts.hot && before.is_none() }
 }
 
 #[cfg(test)]
@@ -132,6 +127,15 @@ mod tests {
         TurnWrite { closing, mail: mail.to_vec(), ..turn(instance, turn_no) }
     }
 
+    /// Nothing stands against this turn.
+    fn plain(turn: &TurnWrite) -> Facts {
+        Facts { ours: true, writable: true, closed: false, hot: true, next: turn.turn_no }
+    }
+
+    fn all_plain(turns: &[TurnWrite]) -> HashMap<usize, Facts> {
+        turns.iter().map(plain).enumerate().collect()
+    }
+
     fn held() -> Evidence {
         Evidence { shards: HashSet::from([Shard(0)]), ..Evidence::default() }
     }
@@ -143,11 +147,10 @@ mod tests {
     #[test]
     fn each_fact_alone_decides() {
         let t = turn(1, 5);
-        let plain = Facts::plain(&t);
+        let plain = plain(&t);
         let table = [
             (plain, TurnAnswer::Done),
             (Facts { hot: false, ..plain }, TurnAnswer::Done),
-            (Facts { exists: false, ours: false, writable: false, ..plain }, TurnAnswer::Lost),
             (Facts { ours: false, ..plain }, TurnAnswer::Fenced),
             (Facts { writable: false, ..plain }, TurnAnswer::Fenced),
             (Facts { closed: true, ..plain }, TurnAnswer::Lost),
@@ -157,40 +160,61 @@ mod tests {
         for (facts, answer) in table {
             let evidence = Evidence { facts: HashMap::from([(0, facts)]), ..held() };
             assert_eq!(answers(std::slice::from_ref(&t), &evidence), [answer], "{facts:?}");
+            let leaseless = Evidence { shards: HashSet::new(), ..evidence };
+            assert_eq!(answers(std::slice::from_ref(&t), &leaseless), [TurnAnswer::Fenced], "{facts:?}");
         }
+        assert_eq!(answers(std::slice::from_ref(&t), &held()), [TurnAnswer::Lost], "no such instance");
         assert_eq!(answers(&[t], &Evidence::default()), [TurnAnswer::Fenced], "no lease");
+    }
+
+    #[test]
+    fn what_is_in_the_journal_is_done_and_not_appended_again() {
+        let turns = [turn(1, 0), turn(2, 3), turn(3, 4)];
+        let cold = Facts { hot: false, ..plain(&turns[2]) };
+        let evidence =
+            Evidence { appended: HashSet::from([0, 1]), facts: HashMap::from([(2, cold)]), ..held() };
+        let done = |append, was_cold| Judged { answer: TurnAnswer::Done, append, was_cold };
+        assert_eq!(judge(&turns, &evidence), [done(false, true), done(false, false), done(true, true)]);
     }
 
     #[test]
     fn turns_of_one_instance_in_one_batch_follow_each_other() {
         let turns = [turn(1, 3), turn(1, 3), turn(1, 4), closing(1, 5, &[]), turn(1, 6), turn(2, 0)];
-        // What the database knew before the batch.
-        let stale = Facts { next: 3, ..Facts::plain(&turns[0]) };
-        let facts = (1..5).map(|n| (n, stale)).collect();
-        assert_eq!(
-            answers(&turns, &Evidence { facts, ..held() }),
-            [
-                TurnAnswer::Done,
-                TurnAnswer::Lost,
-                TurnAnswer::Done,
-                TurnAnswer::Done,
-                TurnAnswer::Lost,
-                TurnAnswer::Done
-            ]
-        );
+        let expected = [
+            TurnAnswer::Done,
+            TurnAnswer::Lost,
+            TurnAnswer::Done,
+            TurnAnswer::Done,
+            TurnAnswer::Lost,
+            TurnAnswer::Done,
+        ];
+        // Nothing was appended straight away; what the database knew before the batch.
+        let stale = Facts { next: 3, ..plain(&turns[0]) };
+        let mut facts = all_plain(&turns);
+        facts.extend((0..5).map(|n| (n, stale)));
+        assert_eq!(answers(&turns, &Evidence { facts, ..held() }), expected);
+        // The first of each instance was; what the database knew after it.
+        let fresh = Facts { next: 4, ..stale };
+        let facts = (1..5).map(|n| (n, fresh)).collect();
+        assert_eq!(answers(&turns, &Evidence { appended: HashSet::from([0, 5]), facts, ..held() }), expected);
     }
 
     #[test]
     fn only_a_closing_turn_minds_mail_it_has_not_absorbed() {
         let id = InstanceId(Uuid::from_u128(1));
-        let evidence = Evidence { mail: HashMap::from([(id, vec![7, 9])]), ..held() };
-        assert_eq!(answers(&[turn(1, 0)], &evidence), [TurnAnswer::Done]);
-        assert_eq!(answers(&[closing(1, 0, &[7])], &evidence), [TurnAnswer::HasMail]);
-        assert_eq!(answers(&[closing(1, 0, &[9, 7])], &evidence), [TurnAnswer::Done]);
-        let first = TurnWrite { mail: vec![7], ..turn(1, 0) };
-        let then = closing(1, 1, &[9]);
-        let facts = HashMap::from([(1, Facts { next: 0, ..Facts::plain(&then) })]);
-        let evidence = Evidence { facts, ..evidence };
-        assert_eq!(answers(&[first, then], &evidence), [TurnAnswer::Done, TurnAnswer::Done]);
+        let table: [(&[TurnWrite], &[TurnAnswer]); 4] = [
+            (&[turn(1, 0)], &[TurnAnswer::Done]),
+            (&[closing(1, 0, &[7])], &[TurnAnswer::HasMail]),
+            (&[closing(1, 0, &[9, 7])], &[TurnAnswer::Done]),
+            (
+                &[TurnWrite { mail: vec![7], ..turn(1, 0) }, closing(1, 1, &[9])],
+                &[TurnAnswer::Done, TurnAnswer::Done],
+            ),
+        ];
+        for (turns, expected) in table {
+            let mail = HashMap::from([(id, vec![7, 9])]);
+            let evidence = Evidence { mail, facts: all_plain(turns), ..held() };
+            assert_eq!(answers(turns, &evidence), expected);
+        }
     }
 }

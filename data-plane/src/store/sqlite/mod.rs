@@ -117,8 +117,8 @@ impl SqliteStore {
         load::load(&self.readers.owners, ids).await
     }
 
-    /// Due ready rows, at most `per_tenant` of each tenant, `limit` in all, tenants in the order given (empty = all
-    /// tenants with rows, by id). Rows stay until the turn that answers them deletes them.
+    /// Due ready rows of tenants that may be written here, at most `per_tenant` of each, `limit` in all, tenants in the
+    /// order given (empty = all tenants with rows, by id). Rows stay until the turn that answers them deletes them.
     pub async fn claim(
         &self,
         lease: Lease,
@@ -136,7 +136,7 @@ impl SqliteStore {
         claim::tenants(&self.readers.owners, lease, now).await
     }
 
-    /// The earliest ready row that is not due yet, so that the owner can sleep until then.
+    /// The earliest ready row that is not due yet and was not due at birth, so that the owner can sleep until then.
     pub async fn next_ready(&self, lease: Lease, now: Millis) -> Result<Option<Millis>, StoreError> {
         claim::next(&self.readers.owners, lease, now).await
     }
@@ -161,12 +161,13 @@ impl SqliteStore {
         mail::of_shard(&self.readers.owners, lease, after, limit).await
     }
 
-    /// Mail of one instance in commit order.
+    /// Mail of one instance in commit order, at most 256 rows: the rest comes once these are absorbed.
     pub async fn mail_of(&self, instance: InstanceId) -> Result<Vec<Mail>, StoreError> {
         mail::of_instance(&self.readers.owners, instance).await
     }
 
-    /// Starts, all or nothing: instance row, ready row, once row. `None`: the tenant's fence is not ours.
+    /// Starts, all or nothing: instance row, ready row, once row. With a mismatch among the answers nothing was stored,
+    /// not even what is called new. `None`: the tenant's fence is not ours.
     pub async fn start(
         &self,
         tenant: &TenantHandle,
@@ -181,6 +182,7 @@ impl SqliteStore {
         self.writer.write(Send { tenant: tenant.clone(), message }).await
     }
 
+    /// One instance. Foreign and missing are one.
     pub async fn instance(
         &self,
         tenant: &TenantHandle,
@@ -220,7 +222,7 @@ impl SqliteStore {
         list::list(&self.readers.clients, tenant, filter, after, limit).await
     }
 
-    /// `None`: the tenant's fence is not ours.
+    /// Stores a document under its version, or the next one. `None`: the tenant's fence is not ours.
     pub async fn publish(
         &self,
         tenant: &TenantHandle,
@@ -229,6 +231,7 @@ impl SqliteStore {
         self.writer.write(Publish { tenant: tenant.clone(), new }).await
     }
 
+    /// One version by its id. Foreign and missing are one.
     pub async fn sequence(
         &self,
         tenant: &TenantHandle,

@@ -16,6 +16,21 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
     let text = str::to_owned;
     vec![
         (
+            "turn append",
+            batch(&commit::APPEND),
+            &[
+                "i USING PRIMARY KEY (id=?)",
+                "f USING INTEGER PRIMARY KEY (rowid=?)",
+                "j USING COVERING INDEX journal_turns (instance_id=?)",
+                "m USING COVERING INDEX inbox_instance (instance_id=?)",
+            ],
+        ),
+        (
+            "turns appended",
+            text(commit::APPENDED),
+            &["journal USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
+        ),
+        (
             "turn facts",
             batch(&commit::FACTS),
             &[
@@ -25,15 +40,16 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
             ],
         ),
         ("turn mail", batch(&commit::MAIL), &["m USING COVERING INDEX inbox_instance (instance_id=?)"]),
-        ("turn append", batch(&commit::APPEND), &[]),
-        ("turn instance", batch(&commit::INSTANCE), &["instances USING PRIMARY KEY (id=?)"]),
+        ("turn append judged", batch(&commit::APPEND_JUDGED), &[]),
+        ("turn open", batch(&commit::OPEN), &["instances USING PRIMARY KEY (id=?)"]),
+        ("turn close", batch(&commit::CLOSE), &["instances USING PRIMARY KEY (id=?)"]),
         ("turn error", batch(&commit::ERROR), &[]),
         ("turn snapshot", batch(&commit::SNAPSHOT), &[]),
         (
             "turn ready",
             batch(&commit::READY),
             &[
-                "ready USING COVERING INDEX ready_due (shard=? AND due_at=? AND tenant_no=? AND priority=? AND instance_id=?)",
+                "ready USING PRIMARY KEY (shard=? AND tenant_no=? AND priority=? AND due_at=? AND instance_id=?)",
             ],
         ),
         ("turn timers", batch(&commit::TIMERS), &[]),
@@ -67,7 +83,7 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
                 "r EXISTS USING PRIMARY KEY (shard=? AND tenant_no=? AND priority=? AND due_at<?)",
             ],
         ),
-        ("next ready", text(claim::NEXT), &["r USING COVERING INDEX ready_due (shard=? AND due_at>?)"]),
+        ("next ready", text(claim::NEXT), &["r USING COVERING INDEX ready_later (shard=? AND due_at>?)"]),
         ("due timers", text(timer::DUE), &["t USING PRIMARY KEY (shard=? AND due_at<?)"]),
         (
             "forget timers",

@@ -87,6 +87,14 @@ impl Args {
     }
 }
 
+/// What a batch did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written {
+    pub rows: u64,
+    /// Of the row inserted last, by this or an earlier statement.
+    pub last_rowid: i64,
+}
+
 /// A connection inside a transaction that somebody else begins and ends.
 pub(super) struct Session<'c> {
     pub conn: &'c mut SqliteConnection,
@@ -112,20 +120,22 @@ impl Session<'_> {
         Ok(self.rows(sql, args).await?.into_iter().next())
     }
 
-    /// Runs a batch statement over all items and tells how many rows it changed. `bind` adds one row's arguments.
+    /// Runs a batch statement over all items. `bind` adds one row's arguments.
     pub async fn batch<T>(
         &mut self,
         batch: &'static Batch,
         items: &[T],
         bind: impl Fn(Args, usize, &T) -> Args,
-    ) -> Result<u64, StoreError> {
-        let mut changed = 0;
+    ) -> Result<Written, StoreError> {
+        let mut written = Written::default();
         for (sql, args) in batch.chunks(items, bind) {
             Counts::add(&self.counts.statements, 1);
             let done = sqlx::query_with(AssertSqlSafe(sql), args.0).execute(&mut *self.conn).await;
-            changed += done.map_err(|e| database(self.doing, e))?.rows_affected();
+            let done = done.map_err(|e| database(self.doing, e))?;
+            written.rows += done.rows_affected();
+            written.last_rowid = done.last_insert_rowid();
         }
-        Ok(changed)
+        Ok(written)
     }
 
     /// As [`Self::batch`], for statements that answer rows.

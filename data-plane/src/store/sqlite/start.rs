@@ -164,6 +164,7 @@ async fn store(new: &[(i64, &Start)], session: &mut Session<'_>) -> Result<(), S
                 .int(birth.priority)
                 .int(birth.fire_at.0)
                 .blob(birth.instance.as_bytes())
+                .int(birth.fire_at > birth.created_at)
         })
         .await?;
     let keyed: Vec<(i64, InstanceId, &(IdempotencyKey, Digest))> = new

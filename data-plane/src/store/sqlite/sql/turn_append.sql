@@ -1,3 +1,17 @@
-WITH v (instance_id, turn_no, at, body) AS (VALUES (?, ?, ?, ?))
+-- Appends every turn that nothing stands against: the instance is this shard's, its tenant may write here, it is open
+-- and in memory (or this is its first turn), the turn is its next one, and it does not close over mail.
+WITH v (id, turn_no, at, body, shard, tenant_id, placement_epoch, closing) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
 INSERT INTO journal (instance_id, turn_no, at, body)
-SELECT instance_id, turn_no, at, body FROM v WHERE instance_id IS NOT NULL
+SELECT v.id, v.turn_no, v.at, v.body
+FROM v
+CROSS JOIN instances i ON i.id = v.id
+CROSS JOIN tenant_fences f ON f.tenant_no = i.tenant_no
+WHERE i.shard = v.shard
+  AND f.tenant_id = v.tenant_id
+  AND f.placement_epoch = v.placement_epoch
+  AND f.mode IN ('active', 'guest')
+  AND i.closed_at IS NULL
+  AND (i.hot = 1 OR v.turn_no = 0)
+  AND v.turn_no = coalesce((SELECT max(j.turn_no) + 1 FROM journal j WHERE j.instance_id = v.id), 0)
+  AND NOT (v.closing AND EXISTS (SELECT 1 FROM inbox m WHERE m.instance_id = v.id))
+ON CONFLICT DO NOTHING

@@ -1,27 +1,14 @@
--- What stands against a turn. A turn without a row here is the plain case: the instance is this shard's, its tenant may
--- write, it is open and hot, and the turn is its next one.
-WITH v (n, id, turn_no, shard, tenant_id, placement_epoch) AS (VALUES (?, ?, ?, ?, ?, ?))
+-- What stands against a turn that was not appended. An instance that does not exist has no row here.
+WITH v (n, id, shard, tenant_id, placement_epoch) AS (VALUES (?, ?, ?, ?, ?))
 SELECT
   v.n,
-  i.shard IS v.shard,
-  f.tenant_no IS NOT NULL,
+  i.shard = v.shard,
+  f.tenant_id = v.tenant_id AND f.placement_epoch = v.placement_epoch AND f.mode IN ('active', 'guest'),
   i.closed_at IS NOT NULL,
-  coalesce(i.hot, 0),
+  i.hot,
   -- the next turn's number
-  coalesce((SELECT max(j.turn_no) + 1 FROM journal j WHERE j.instance_id = v.id), 0),
-  i.id IS NOT NULL
+  coalesce((SELECT max(j.turn_no) + 1 FROM journal j WHERE j.instance_id = v.id), 0)
 FROM v
-LEFT JOIN instances i ON i.id = v.id
-LEFT JOIN tenant_fences f
-  ON f.tenant_no = i.tenant_no
-  AND f.tenant_id = v.tenant_id
-  AND f.placement_epoch = v.placement_epoch
-  AND f.mode IN ('active', 'guest')
+CROSS JOIN instances i ON i.id = v.id
+CROSS JOIN tenant_fences f ON f.tenant_no = i.tenant_no
 WHERE v.id IS NOT NULL
-  AND (
-    i.shard IS NOT v.shard
-    OR f.tenant_no IS NULL
-    OR i.closed_at IS NOT NULL
-    OR i.hot = 0
-    OR v.turn_no <> coalesce((SELECT max(j.turn_no) + 1 FROM journal j WHERE j.instance_id = v.id), 0)
-  )
