@@ -187,6 +187,17 @@ async fn raw(channel: Channel, message: v1::Payload, compression: Option<Compres
 }
 
 #[tokio::test]
+async fn a_caller_who_stopped_waiting_is_told_so() {
+    let house = House::open(SOON).await;
+    let mut client = house.client().await;
+    let mut request = keyed(v1::DescribeFleetRequest::default());
+    request.metadata_mut().insert("mood", "sleep".parse().expect("ascii"));
+    request.set_timeout(Duration::from_millis(50));
+    let answer = timeout(SOON, client.describe_fleet(request)).await.expect("in time");
+    assert_eq!(Failure::from(answer.expect_err("late")).code, Code::DeadlineExceeded);
+}
+
+#[tokio::test]
 async fn a_panic_is_one_internal_answer_and_the_connection_lives_on() {
     let house = House::open(SOON).await;
     let mut client = house.client().await;

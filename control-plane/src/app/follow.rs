@@ -67,7 +67,9 @@ async fn tell(plane: &ControlPlane, who: Following, groups: &mpsc::Sender<Result
             return Fault::new(Reason::CredentialInvalid, "the key of this stream is no longer good");
         }
         let news = after.is_none_or(|known| token > known);
-        if news && let Err(cut) = hand_over(groups, Group { full: after.is_none(), changes }).await {
+        if news
+            && let Err(cut) = hand_over(groups, Group { full: after.is_none(), changes }, TAKE_WITHIN).await
+        {
             return cut;
         }
         seat.watcher.has_sent(token);
@@ -77,11 +79,38 @@ async fn tell(plane: &ControlPlane, who: Following, groups: &mpsc::Sender<Result
     }
 }
 
-async fn hand_over(groups: &mpsc::Sender<Result<Group, Fault>>, group: Group) -> Result<(), Fault> {
-    match groups.send_timeout(Ok(group), TAKE_WITHIN).await {
+/// Errors: the follower took nothing for `within`, or left.
+async fn hand_over(
+    groups: &mpsc::Sender<Result<Group, Fault>>,
+    group: Group,
+    within: Duration,
+) -> Result<(), Fault> {
+    match groups.send_timeout(Ok(group), within).await {
         Ok(()) => Ok(()),
         Err(_) => {
             Err(Fault::new(Reason::Overloaded, "this data plane takes changes too slowly; watch again"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_follower_that_takes_nothing_is_cut_and_one_that_takes_late_is_not() {
+        let group = || Group { full: false, changes: Changes::default() };
+        let (groups, mut follower) = mpsc::channel(1);
+        let moment = Duration::from_millis(20);
+        assert_eq!(hand_over(&groups, group(), moment).await, Ok(()), "there is room for one");
+        let cut = hand_over(&groups, group(), moment).await.expect_err("the room is taken");
+        assert_eq!(cut.reason, Reason::Overloaded);
+
+        let takes_late = async {
+            tokio::time::sleep(moment).await;
+            follower.recv().await
+        };
+        let (handed, taken) = tokio::join!(hand_over(&groups, group(), moment * 50), takes_late);
+        assert_eq!((handed, taken.is_some()), (Ok(()), true));
     }
 }

@@ -192,3 +192,75 @@ fn api_key(row: SqliteRow) -> Result<ApiKey, ControlStoreError> {
         request_id: row.try_get(7).map_err(&failed)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use orch8_seal::sha256;
+
+    use super::*;
+
+    fn key(secret: &str, at: i64, expires_at: Option<i64>, request_id: Option<&str>) -> ApiKey {
+        ApiKey {
+            sha256: sha256(secret.as_bytes()),
+            tenant: None,
+            roles: [Role::Node].into_iter().collect(),
+            display_name: String::new(),
+            created_at: Millis(at),
+            expires_at: expires_at.map(Millis),
+            revoked_at: None,
+            request_id: request_id.map(str::to_owned),
+        }
+    }
+
+    async fn store(folder: &tempfile::TempDir) -> ControlStore {
+        ControlStore::open(&folder.path().join("control.db")).await.expect("opens")
+    }
+
+    #[tokio::test]
+    async fn a_request_id_is_remembered_for_a_day() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = store(&folder).await;
+        let first = key("a", 0, None, Some("r"));
+        assert!(matches!(store.create_key(&first).await, Ok(KeyCreated::New(_))));
+        let within = store.create_key(&key("b", REQUEST_ID_MS - 1, None, Some("r"))).await.expect("answers");
+        assert_eq!(within, KeyCreated::Taken(first.id()));
+        let after = store.create_key(&key("b", REQUEST_ID_MS, None, Some("r"))).await.expect("answers");
+        assert!(matches!(after, KeyCreated::New(_)));
+        let same = store.create_key(&key("a", REQUEST_ID_MS, None, None)).await.expect("answers");
+        assert_eq!(same, KeyCreated::Taken(first.id()), "a secret is one key");
+    }
+
+    #[tokio::test]
+    async fn changes_are_as_many_as_things_and_their_numbers_only_rise() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = store(&folder).await;
+        let first = key("a", 0, None, None);
+        let KeyCreated::New(made) = store.create_key(&first).await.expect("answers") else { panic!("new") };
+        let KeyRevoked::Now(_, ended) = store.revoke_key(&first.id(), Millis(5)).await.expect("answers")
+        else {
+            panic!("ended now")
+        };
+        assert!(ended > made);
+        let rows =
+            sqlx::query("SELECT count(*) FROM changes").fetch_one(store.readers()).await.expect("rows");
+        assert_eq!(rows.try_get::<i64, _>(0).expect("a count"), 1);
+        assert!(matches!(store.revoke_key(&first.id(), Millis(9)).await, Ok(KeyRevoked::Before(key))
+            if key.revoked_at == Some(Millis(5))));
+        assert_eq!(
+            store.revoke_key("0000000000000000", Millis(9)).await.expect("answers"),
+            KeyRevoked::Missing
+        );
+    }
+
+    #[tokio::test]
+    async fn a_key_that_expired_makes_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = store(&folder).await;
+        for n in 0..LIVE_KEYS_MAX {
+            let made = store.create_key(&key(&n.to_string(), 0, Some(100), None)).await;
+            assert!(matches!(made, Ok(KeyCreated::New(_))));
+        }
+        assert_eq!(store.create_key(&key("x", 99, None, None)).await.expect("answers"), KeyCreated::Full);
+        assert!(matches!(store.create_key(&key("x", 100, None, None)).await, Ok(KeyCreated::New(_))));
+    }
+}

@@ -86,3 +86,30 @@ async fn migrate(writer: &SqlitePool) -> Result<(), ControlStoreError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_newer_schema_is_refused_with_both_numbers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("control.db");
+        let store = ControlStore::open(&path).await.expect("opens");
+        sqlx::query("UPDATE meta SET value = '7' WHERE key = 'schema'")
+            .execute(store.writer())
+            .await
+            .expect("written");
+        store.close().await;
+        let refused = ControlStore::open(&path).await.expect_err("newer");
+        assert!(matches!(refused, ControlStoreError::NewerSchema { found: 7, known: KNOWN }));
+    }
+
+    #[tokio::test]
+    async fn a_place_that_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("missing").join("control.db");
+        let refused = ControlStore::open(&path).await.expect_err("no folder");
+        assert!(refused.to_string().contains("control.db"));
+    }
+}

@@ -124,7 +124,7 @@ fn span(path: &str) -> (Span, &'static str) {
 }
 
 fn note(response: &Response<Body>, took: Duration) {
-    let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code());
+    let code = status::read(response.headers()).map_or(Code::Ok, |s| s.code());
     Span::current().record("rpc.response.status_code", i32::from(code));
     tracing::debug!(rpc.server.call.duration = took.as_secs_f64(), "answered");
 }
@@ -154,11 +154,8 @@ fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Fault> {
 /// What tonic says about a request that it could not read, in our words: a bad request is never `INTERNAL`. Answers of
 /// our handlers carry details and pass.
 fn recast(response: Response<Body>) -> Response<Body> {
-    match Status::from_header_map(response.headers()) {
-        Some(said) => match status::of_transport(&said) {
-            Some(ours) => ours.into_http(),
-            None => response,
-        },
+    match status::read(response.headers()).and_then(|said| status::of_transport(&said)) {
+        Some(ours) => ours.into_http(),
         None => response,
     }
 }
