@@ -67,9 +67,15 @@ impl ControlPlane {
         app::bootstrap(self, wanted).await
     }
 
+    /// Ends every watch with `DRAINING`. To be called when the listener is told to stop: a watch never ends by itself,
+    /// and would cost the whole drain.
+    pub fn drain(&self) {
+        self.fleet.close();
+    }
+
     /// Closes the database.
     pub async fn close(self) {
-        self.fleet.close();
+        self.drain();
         self.store.close().await;
     }
 }

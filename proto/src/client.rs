@@ -1,9 +1,9 @@
 //! What a caller sees of a refusal: the way back from a status to its parts. For the command line and worker SDKs.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, error::Error, fmt, time::Duration};
 
 use orch8_model::{FieldProblem, Reason};
-use tonic::Status;
+use tonic::{Status, TimeoutExpired};
 use tonic_types::StatusExt;
 
 pub use tonic::Code;
@@ -59,7 +59,7 @@ impl From<Status> for Failure {
         let fields = details.bad_request().map(|bad| bad.field_violations.clone()).unwrap_or_default();
         let retry_after = details.retry_info().and_then(|retry| retry.retry_delay);
         Failure {
-            code: status.code(),
+            code: if gave_up(&status) { Code::DeadlineExceeded } else { status.code() },
             reason,
             message: status.message().to_owned(),
             fields: fields
@@ -72,6 +72,18 @@ impl From<Status> for Failure {
     }
 }
 
+/// Whether our own side stopped waiting; tonic calls that CANCELLED.
+fn gave_up(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<TimeoutExpired>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = if self.reason.is_empty() { self.code.description() } else { &self.reason };
@@ -79,7 +91,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl Error for Failure {}
 
 #[cfg(test)]
 mod tests {

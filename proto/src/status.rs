@@ -64,6 +64,11 @@ pub fn unknown_method() -> Status {
     Status::new(Code::Unimplemented, "unknown method")
 }
 
+/// The status that an answer carries in its headers; `None` when it has a body to read first.
+pub fn read(headers: &http::HeaderMap) -> Option<Status> {
+    Status::from_header_map(headers)
+}
+
 /// Our status for one that the transport made of a request it could not read; `None` when it may pass as it is. Also
 /// for the errors of a stream of requests.
 pub fn of_transport(said: &Status) -> Option<Status> {

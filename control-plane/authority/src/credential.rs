@@ -16,6 +16,18 @@ pub enum CredentialProblem {
     TenantForbidden(Role),
 }
 
+/// A role that the caller may not hand out, since he does not have it himself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("only a key with the role {0} may hand it out")]
+pub struct NotYours(pub Role);
+
+/// May a key with the roles `granter` make one with the roles `wanted`? Operators do, but placements are not theirs:
+/// an operator who could make a placement-admin would be one.
+pub fn judge_granter(granter: Roles, wanted: Roles) -> Result<(), NotYours> {
+    let beyond = wanted.has(Role::PlacementAdmin) && !granter.has(Role::PlacementAdmin);
+    if beyond { Err(NotYours(Role::PlacementAdmin)) } else { Ok(()) }
+}
+
 /// Judges the roles of a new credential. Errors: see [`CredentialProblem`].
 pub fn judge_credential(roles: Roles, has_tenant: bool) -> Result<(), CredentialProblem> {
     if roles.is_empty() {
@@ -38,16 +50,28 @@ pub fn judge_credential(roles: Roles, has_tenant: bool) -> Result<(), Credential
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    #[test]
-    fn a_role_of_the_deployment_has_no_tenant_and_every_other_role_has_one() {
-        for role in Role::ALL.iter().copied() {
-            let roles = [role].into_iter().collect();
-            let of_deployment = matches!(role, Role::Operator | Role::PlacementAdmin | Role::Node);
-            assert_eq!(judge_credential(roles, false).is_ok(), of_deployment, "{role}");
-            assert_eq!(judge_credential(roles, true).is_ok(), !of_deployment, "{role}");
+    const OF_DEPLOYMENT: [Role; 3] = [Role::Operator, Role::PlacementAdmin, Role::Node];
+
+    fn any_roles() -> impl Strategy<Value = Roles> {
+        prop::sample::subsequence(Role::ALL, 0..=Role::ALL.len())
+            .prop_map(|roles| roles.into_iter().collect())
+    }
+
+    proptest! {
+        #[test]
+        fn a_role_of_the_deployment_has_no_tenant_and_every_other_role_has_one(roles in any_roles(), tenant: bool) {
+            let fits = roles.iter().all(|role| OF_DEPLOYMENT.contains(&role) != tenant);
+            prop_assert_eq!(judge_credential(roles, tenant).is_ok(), fits && !roles.is_empty());
         }
-        assert_eq!(judge_credential(Roles::default(), true), Err(CredentialProblem::NoRole));
+
+        #[test]
+        fn nobody_reaches_placements_through_a_key_he_made(granter in any_roles(), wanted in any_roles()) {
+            let gained = wanted.has(Role::PlacementAdmin) && !granter.has(Role::PlacementAdmin);
+            prop_assert_eq!(judge_granter(granter, wanted).is_err(), gained);
+        }
     }
 }

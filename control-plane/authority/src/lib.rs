@@ -3,5 +3,5 @@
 mod credential;
 mod placement;
 
-pub use credential::{CredentialProblem, judge_credential};
+pub use credential::{CredentialProblem, NotYours, judge_credential, judge_granter};
 pub use placement::{Advance, judge_placement};

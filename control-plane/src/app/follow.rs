@@ -1,10 +1,29 @@
 //! A data plane follows: everything first, then what changes.
 
+use std::time::Duration;
+
+use chrono::Utc;
 use orch8_model::{Fault, Millis, NodeName, Reason};
-use tokio::sync::mpsc;
+use orch8_proto::identity::Principal;
+use tokio::{sync::mpsc, time::timeout};
 
 use super::store_fault;
 use crate::{ControlPlane, store::Changes};
+
+/// A follower that takes nothing for this long is cut; it resumes where it stood.
+const TAKE_WITHIN: Duration = Duration::from_secs(30);
+/// How often a stream looks whether its own key is still good, and past a bell that did not ring.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Who follows, with which stores, from where.
+#[derive(Clone, Debug)]
+pub struct Following {
+    pub caller: Principal,
+    pub node: NodeName,
+    pub stores: Vec<String>,
+    /// Token of the last group it took; 0 = none.
+    pub token: u64,
+}
 
 /// What a follower is told at once.
 #[derive(Debug)]
@@ -13,55 +32,85 @@ pub struct Group {
     pub changes: Changes,
 }
 
-/// Sends groups until the follower leaves or the control plane closes. A slow follower is waited for; what changes
-/// meanwhile comes in one group. Errors: the seats are taken.
-pub async fn follow(
-    plane: ControlPlane,
-    node: NodeName,
-    stores: Vec<String>,
-    token: u64,
-    now: Millis,
-    groups: mpsc::Sender<Result<Group, Fault>>,
-) {
-    let told = tell(&plane, node, stores, token, now, &groups);
+/// Sends groups until the follower leaves, stops taking, loses its key, or the control plane closes. What changes while
+/// it takes its time comes in one group.
+pub async fn follow(plane: ControlPlane, following: Following, groups: mpsc::Sender<Result<Group, Fault>>) {
     let stopped = plane.fleet.stopped();
-    let ended = tokio::select! {
-        ended = told => ended,
-        () = groups.closed() => Ok(()),
-        () = stopped.cancelled() => Err(Fault::new(Reason::Draining, "the control plane is shutting down")),
+    let why = tokio::select! {
+        fault = tell(&plane, following, &groups) => fault,
+        () = groups.closed() => return,
+        () = stopped.cancelled() => Fault::new(Reason::Draining, "the control plane is shutting down"),
     };
-    if let Err(fault) = ended {
-        // The follower may be gone; then nobody wants to know.
-        let _ = groups.try_send(Err(fault));
-    }
+    // A follower that still takes is told; one that does not is told by the end of its stream.
+    let _ = timeout(LOOK_EVERY, groups.send(Err(why))).await;
 }
 
-async fn tell(
-    plane: &ControlPlane,
-    node: NodeName,
-    stores: Vec<String>,
-    token: u64,
-    now: Millis,
-    groups: &mpsc::Sender<Result<Group, Fault>>,
-) -> Result<(), Fault> {
-    let taken = || Fault::new(Reason::Overloaded, "too many data planes follow this control plane");
-    let seat = plane.fleet.enter(node, stores, now).ok_or_else(taken)?;
+/// Tells until something is wrong; answers what.
+async fn tell(plane: &ControlPlane, who: Following, groups: &mpsc::Sender<Result<Group, Fault>>) -> Fault {
+    let Some(seat) = plane.fleet.enter(who.node, who.stores, Millis::from(Utc::now())) else {
+        return Fault::new(Reason::Overloaded, "too many data planes follow this control plane");
+    };
     let mut changed = plane.fleet.changes();
-    // A token that this database never gave out is of another one: everything is told.
-    let newest = plane.store.newest_change().await.map_err(store_fault)?;
-    let mut after = (token > 0 && token <= newest).then_some(token);
+    let mut after = match plane.store.newest_change().await {
+        // A token that this database never gave out is of another one: everything is told.
+        Ok(newest) => (who.token > 0 && who.token <= newest).then_some(who.token),
+        Err(error) => return store_fault(error),
+    };
     loop {
         changed.mark_unchanged();
-        let changes = plane.store.changes_after(after).await.map_err(store_fault)?;
+        let changes = match plane.store.changes_after(after).await {
+            Ok(changes) => changes,
+            Err(error) => return store_fault(error),
+        };
         let token = changes.token;
+        if !plane.keys.still_admits(&who.caller, Millis::from(Utc::now())) {
+            return Fault::new(Reason::CredentialInvalid, "the key of this stream is no longer good");
+        }
         let news = after.is_none_or(|known| token > known);
-        if news && groups.send(Ok(Group { full: after.is_none(), changes })).await.is_err() {
-            return Ok(());
+        if news
+            && let Err(cut) = hand_over(groups, Group { full: after.is_none(), changes }, TAKE_WITHIN).await
+        {
+            return cut;
         }
         seat.watcher.has_sent(token);
         after = Some(token);
-        if changed.changed().await.is_err() {
-            return Ok(());
+        // Rung, or looked anyway: both lead to the same reading.
+        let _ = timeout(LOOK_EVERY, changed.changed()).await;
+    }
+}
+
+/// Errors: the follower took nothing for `within`, or left.
+async fn hand_over(
+    groups: &mpsc::Sender<Result<Group, Fault>>,
+    group: Group,
+    within: Duration,
+) -> Result<(), Fault> {
+    match groups.send_timeout(Ok(group), within).await {
+        Ok(()) => Ok(()),
+        Err(_) => {
+            Err(Fault::new(Reason::Overloaded, "this data plane takes changes too slowly; watch again"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_follower_that_takes_nothing_is_cut_and_one_that_takes_late_is_not() {
+        let group = || Group { full: false, changes: Changes::default() };
+        let (groups, mut follower) = mpsc::channel(1);
+        let moment = Duration::from_millis(20);
+        assert_eq!(hand_over(&groups, group(), moment).await, Ok(()), "there is room for one");
+        let cut = hand_over(&groups, group(), moment).await.expect_err("the room is taken");
+        assert_eq!(cut.reason, Reason::Overloaded);
+
+        let takes_late = async {
+            tokio::time::sleep(moment).await;
+            follower.recv().await
+        };
+        let (handed, taken) = tokio::join!(hand_over(&groups, group(), moment * 50), takes_late);
+        assert_eq!((handed, taken.is_some()), (Ok(()), true));
     }
 }

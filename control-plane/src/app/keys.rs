@@ -1,13 +1,13 @@
 //! Making, listing and ending keys.
 
-use orch8_authority::{CredentialProblem, judge_credential};
+use orch8_authority::{CredentialProblem, judge_credential, judge_granter};
 use orch8_model::{Fault, Millis, Reason, Roles, TenantId};
 use orch8_seal::SecretText;
 
 use super::{cut, store_fault, to_the_end};
 use crate::{
     ControlPlane,
-    store::{ApiKey, KeyCreated, KeyRevoked},
+    store::{ApiKey, KeyCreated, KeyRevoked, LIVE_KEYS_MAX},
 };
 
 /// A key to make.
@@ -20,19 +20,17 @@ pub struct NewKey {
     pub request_id: Option<String>,
 }
 
-/// The key and its secret, which nobody will see again. Errors: roles that do not fit, `NOT_FOUND` for the tenant,
-/// `ALREADY_EXISTS` for the request id.
+/// The key and its secret, which nobody will see again. `granter` is what the caller may do.
+///
+/// Errors: roles that do not fit or are not his to give, an end that has passed, `NOT_FOUND` for the tenant,
+/// `ALREADY_EXISTS` for the request id (with the key's id, so that it can be revoked), `QUOTA_EXCEEDED`.
 pub async fn create_key(
     plane: &ControlPlane,
+    granter: Roles,
     new: NewKey,
     now: Millis,
 ) -> Result<(ApiKey, SecretText), Fault> {
-    judge_credential(new.roles, new.tenant.is_some()).map_err(|problem| match problem {
-        CredentialProblem::NoRole => Fault::invalid("roles", problem),
-        CredentialProblem::TenantNeeded(_) | CredentialProblem::TenantForbidden(_) => {
-            Fault::invalid("tenant_id", problem)
-        }
-    })?;
+    judge(granter, &new, now)?;
     if let Some(tenant) = &new.tenant
         && plane.store.tenant(tenant).await.map_err(store_fault)?.is_none()
     {
@@ -56,12 +54,31 @@ pub async fn create_key(
             plane.fleet.changed(change);
             Ok((key, secret))
         }
-        KeyCreated::Taken => Err(Fault::field(
+        KeyCreated::Taken(id) => Err(Fault::field(
             Reason::AlreadyExists,
             "request_id",
-            "made a key before; its secret was shown then and cannot be shown again",
-        )),
+            format_args!("made the key {id} before; its secret was shown then and cannot be shown again"),
+        )
+        .with("key_id", id)),
+        KeyCreated::Full => {
+            let text = format!("at most {LIVE_KEYS_MAX} keys may be good at once; revoke some");
+            Err(Fault::new(Reason::QuotaExceeded, text).with("limit", LIVE_KEYS_MAX))
+        }
     }
+}
+
+fn judge(granter: Roles, new: &NewKey, now: Millis) -> Result<(), Fault> {
+    judge_credential(new.roles, new.tenant.is_some()).map_err(|problem| match problem {
+        CredentialProblem::NoRole => Fault::invalid("roles", problem),
+        CredentialProblem::TenantNeeded(_) | CredentialProblem::TenantForbidden(_) => {
+            Fault::invalid("tenant_id", problem)
+        }
+    })?;
+    judge_granter(granter, new.roles).map_err(|not| Fault::new(Reason::RoleMissing, not.to_string()))?;
+    if new.expires_at.is_some_and(|end| end <= now) {
+        return Err(Fault::invalid("expires_at", "must lie in the future"));
+    }
+    Ok(())
 }
 
 /// The ended key; repeatable. In force here at once, and at every data plane with its next change.

@@ -7,7 +7,7 @@ mod placements;
 mod tenants;
 
 pub use bootstrap::{Bootstrap, bootstrap};
-pub use follow::{Group, follow};
+pub use follow::{Following, Group, follow};
 pub use keys::{NewKey, create_key, list_keys, revoke_key};
 pub use placements::{get_placement, list_placements, set_placement};
 pub use tenants::{create_tenant, get_tenant, list_tenants};

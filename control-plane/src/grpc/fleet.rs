@@ -3,19 +3,21 @@
 use std::pin::Pin;
 
 use futures::{Stream, StreamExt, stream};
-use orch8_model::{Fault, NodeName, StoreName};
+use orch8_model::{Fault, StoreName};
 use orch8_proto::{
-    door, status,
+    door,
+    identity::{self, Principal},
+    status,
     v1::{self, fleet_service_server::FleetService},
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
-use super::{now, placements::wire_placement};
+use super::placements::wire_placement;
 use crate::{
     ControlPlane,
-    app::{self, Group},
+    app::{self, Following, Group},
 };
 
 /// Stores one node may name.
@@ -32,11 +34,11 @@ impl FleetService for FleetApi {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let r = request.into_inner();
-        let node: NodeName = door::name("node_id", r.node_id).map_err(status::of)?;
-        let stores = stores(r.stores).map_err(status::of)?;
+        let caller = identity::principal(&request).map_err(status::of)?.clone();
+        let following = following(caller, request.into_inner()).map_err(status::of)?;
+        // One group waits while another is being written; the rest stays in the store.
         let (groups, follower) = mpsc::channel(1);
-        tokio::spawn(app::follow(self.0.clone(), node, stores, r.resume_token, now(), groups));
+        tokio::spawn(app::follow(self.0.clone(), following, groups));
         let parts = ReceiverStream::new(follower).flat_map(|group| match group {
             Ok(group) => stream::iter(parts(group).into_iter().map(Ok).collect::<Vec<_>>()),
             Err(fault) => stream::iter(vec![Err(status::of(fault))]),
@@ -58,10 +60,15 @@ impl FleetService for FleetApi {
     }
 }
 
-fn stores(names: Vec<String>) -> Result<Vec<String>, Fault> {
-    let names = door::items("stores", names, STORES_MAX)?;
+fn following(caller: Principal, r: v1::WatchRequest) -> Result<Following, Fault> {
+    let names = door::items("stores", r.stores, STORES_MAX)?;
     let parse = |name: String| door::name::<StoreName>("stores", name).map(|name| name.to_string());
-    names.into_iter().map(parse).collect()
+    Ok(Following {
+        caller,
+        node: door::name("node_id", r.node_id)?,
+        stores: names.into_iter().map(parse).collect::<Result<_, _>>()?,
+        token: r.resume_token,
+    })
 }
 
 /// A group in messages that any client takes.

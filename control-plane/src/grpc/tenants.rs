@@ -56,8 +56,9 @@ impl TenantService for Tenants {
         &self,
         request: Request<v1::CreateKeyRequest>,
     ) -> Result<Response<v1::CreateKeyResponse>, Status> {
+        let granter = identity::principal(&request).map_err(status::of)?.roles;
         let new = new_key(request.into_inner()).map_err(status::of)?;
-        let (made, secret) = app::create_key(&self.0, new, now()).await.map_err(status::of)?;
+        let (made, secret) = app::create_key(&self.0, granter, new, now()).await.map_err(status::of)?;
         Ok(Response::new(v1::CreateKeyResponse { key: Some(key(&made)), secret: secret.reveal().to_owned() }))
     }
 

@@ -1,12 +1,14 @@
 //! What do we store and why must it be durable? Tenants, key hashes and placements: a deployment that forgot them would
 //! refuse everybody. Each operation is one statement or one transaction; every transition is a compare-and-set.
 
+mod changes;
 mod keys;
 mod open;
 mod placements;
 mod tenants;
 
-pub use keys::{KeyCreated, KeyRevoked};
+pub use changes::Changes;
+pub use keys::{KeyCreated, KeyRevoked, LIVE_KEYS_MAX};
 pub use placements::Advanced;
 
 use orch8_model::{Millis, PlacementEpoch, Roles, StoreName, TenantId};
@@ -95,13 +97,4 @@ pub struct Placement {
     pub store: StoreName,
     pub epoch: PlacementEpoch,
     pub updated_at: Millis,
-}
-
-/// What changed after a token.
-#[derive(Clone, Debug, Default)]
-pub struct Changes {
-    pub placements: Vec<Placement>,
-    pub keys: Vec<ApiKey>,
-    /// Of the newest change read.
-    pub token: u64,
 }

@@ -1,15 +1,13 @@
-//! Opening the file: 0600, WAL, `synchronous=FULL`, brought to the newest schema; and reading what changed.
+//! Opening the file: 0600, WAL, `synchronous=FULL`, brought to the newest schema.
 
 use std::{fs::OpenOptions, path::Path};
 
-use orch8_proto::identity::Grant;
-use orch8_seal::Digest;
 use sqlx::{
     ConnectOptions as _, Row as _, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
-use super::{Changes, ControlStore, ControlStoreError, database};
+use super::{ControlStore, ControlStoreError, database};
 
 /// The newest schema, whole.
 const SCHEMA: &str = include_str!("../../../migrations/control/sqlite/0001_control.sql");
@@ -45,32 +43,6 @@ impl ControlStore {
 
     pub(super) fn writer(&self) -> &SqlitePool {
         &self.writer
-    }
-
-    /// Number of the newest change; 0 when there was none.
-    pub async fn newest_change(&self) -> Result<u64, ControlStoreError> {
-        let row = sqlx::query("SELECT coalesce(max(seq), 0) FROM changes").fetch_one(&self.readers).await;
-        let seq: i64 = row.and_then(|row| row.try_get(0)).map_err(database("read of changes"))?;
-        Ok(u64::try_from(seq).unwrap_or_default())
-    }
-
-    /// Everything a data plane has to know, or what changed after `token`. The rows are read after the token, so a
-    /// change in between is told twice and never missed.
-    pub async fn changes_after(&self, token: Option<u64>) -> Result<Changes, ControlStoreError> {
-        let newest = self.newest_change().await?;
-        let (placements, keys) = match token {
-            None => (self.all_placements().await?, self.all_keys().await?),
-            Some(token) => {
-                let token = i64::try_from(token).unwrap_or(i64::MAX);
-                (self.placements_changed_after(token).await?, self.keys_changed_after(token).await?)
-            }
-        };
-        Ok(Changes { placements, keys, token: newest })
-    }
-
-    /// Every key with what it allows.
-    pub async fn all_grants(&self) -> Result<Vec<(Digest, Grant)>, ControlStoreError> {
-        Ok(self.all_keys().await?.iter().map(|key| (key.sha256, key.grant())).collect())
     }
 
     pub async fn close(&self) {
@@ -113,4 +85,31 @@ async fn migrate(writer: &SqlitePool) -> Result<(), ControlStoreError> {
         return Err(ControlStoreError::NewerSchema { found, known: KNOWN });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_newer_schema_is_refused_with_both_numbers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("control.db");
+        let store = ControlStore::open(&path).await.expect("opens");
+        sqlx::query("UPDATE meta SET value = '7' WHERE key = 'schema'")
+            .execute(store.writer())
+            .await
+            .expect("written");
+        store.close().await;
+        let refused = ControlStore::open(&path).await.expect_err("newer");
+        assert!(matches!(refused, ControlStoreError::NewerSchema { found: 7, known: KNOWN }));
+    }
+
+    #[tokio::test]
+    async fn a_place_that_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("missing").join("control.db");
+        let refused = ControlStore::open(&path).await.expect_err("no folder");
+        assert!(refused.to_string().contains("control.db"));
+    }
 }

@@ -3,7 +3,11 @@
 use orch8_model::{Millis, PlacementEpoch, StoreName, TenantId};
 use sqlx::{Row as _, sqlite::SqliteRow};
 
-use super::{ControlStore, ControlStoreError, Placement, database};
+use super::{
+    ControlStore, ControlStoreError, Placement,
+    changes::{self, Thing},
+    database,
+};
 
 const COLUMNS: &str = "tenant_id, store, epoch, updated_at";
 
@@ -39,13 +43,10 @@ impl ControlStore {
             let stored = self.placement(&placement.tenant).await?;
             return Ok(Advanced::Stale(stored.unwrap_or(placement)));
         }
-        let change = sqlx::query("INSERT INTO changes (kind, key) VALUES ('placement', ?)")
-            .bind(placement.tenant.as_str())
-            .execute(&mut *tx)
-            .await
-            .map_err(&failed)?;
+        let thing = Thing::Placement(placement.tenant.as_str());
+        let change = changes::note(&mut tx, thing).await.map_err(&failed)?;
         tx.commit().await.map_err(&failed)?;
-        Ok(Advanced::Won(change.last_insert_rowid().cast_unsigned()))
+        Ok(Advanced::Won(change))
     }
 
     pub async fn placement(&self, tenant: &TenantId) -> Result<Option<Placement>, ControlStoreError> {

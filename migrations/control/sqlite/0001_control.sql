@@ -35,9 +35,12 @@ CREATE TABLE placements (
     updated_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What changed, in order: the resume token of the watch. Written in the transaction of the change itself.
+-- What changed, in order: the resume token of the watch. Written in the transaction of the change itself. One row for
+-- each thing that ever changed, its last change: the table grows with the things, not with their history.
 CREATE TABLE changes (
     seq  INTEGER PRIMARY KEY AUTOINCREMENT,
     kind TEXT NOT NULL CHECK (kind IN ('placement', 'key')),
     key  TEXT NOT NULL
 ) STRICT;
+
+CREATE UNIQUE INDEX changes_thing ON changes (kind, key);

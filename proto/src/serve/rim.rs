@@ -124,7 +124,7 @@ fn span(path: &str) -> (Span, &'static str) {
 }
 
 fn note(response: &Response<Body>, took: Duration) {
-    let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code());
+    let code = status::read(response.headers()).map_or(Code::Ok, |s| s.code());
     Span::current().record("rpc.response.status_code", i32::from(code));
     tracing::debug!(rpc.server.call.duration = took.as_secs_f64(), "answered");
 }
@@ -154,11 +154,8 @@ fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Fault> {
 /// What tonic says about a request that it could not read, in our words: a bad request is never `INTERNAL`. Answers of
 /// our handlers carry details and pass.
 fn recast(response: Response<Body>) -> Response<Body> {
-    match Status::from_header_map(response.headers()) {
-        Some(said) => match status::of_transport(&said) {
-            Some(ours) => ours.into_http(),
-            None => response,
-        },
+    match status::read(response.headers()).and_then(|said| status::of_transport(&said)) {
+        Some(ours) => ours.into_http(),
         None => response,
     }
 }
@@ -220,6 +217,8 @@ impl http_body::Body for Ending {
 
 #[cfg(test)]
 mod tests {
+    use http_body::Body as _;
+
     use super::*;
 
     #[test]
@@ -242,5 +241,46 @@ mod tests {
             assert_eq!(read.ok(), expected, "{text:?}");
         }
         assert_eq!(deadline(&HeaderMap::new()), Ok(None));
+    }
+
+    fn asks(timeout: &str) -> Request<Body> {
+        let request = Request::builder().header("grpc-timeout", timeout).uri("/grpc.health.v1.Health/Watch");
+        request.body(Body::empty()).expect("a request")
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_is_late_is_answered_for() {
+        let never = tower::service_fn(|_| futures::future::pending::<Result<Response<Body>, Infallible>>());
+        let answer = Rim::new(Phases::default(), never).call(asks("50m")).await.expect("infallible");
+        let status = Status::from_header_map(answer.headers()).expect("a status");
+        assert_eq!(status.code(), Code::DeadlineExceeded);
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_at_the_callers_deadline() {
+        let silent = tower::service_fn(|_| async { Ok(Response::new(Body::new(Silence))) });
+        let answer = Rim::new(Phases::default(), silent).call(asks("50m")).await.expect("infallible");
+        let mut body = answer.into_body();
+        let mut frames = Vec::new();
+        while let Some(frame) = futures::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            frames.push(frame.expect("a frame").into_trailers().expect("trailers"));
+        }
+        let codes: Vec<_> = frames.iter().filter_map(Status::from_header_map).map(|s| s.code()).collect();
+        assert_eq!(codes, [Code::DeadlineExceeded]);
+    }
+
+    /// A body whose handler never says anything.
+    struct Silence;
+
+    impl http_body::Body for Silence {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            Poll::Pending
+        }
     }
 }
