@@ -4,7 +4,8 @@ use std::{fs, path::Path, process::Command};
 
 /// The lines of the block that begins with "```sh tour".
 fn tour() -> String {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).expect("a README");
+    let readme =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).expect("a README");
     let block = readme.split("```sh tour\n").nth(1).expect("a tour");
     block.split("```").next().expect("its end").to_owned()
 }
@@ -25,7 +26,8 @@ fn the_tour_of_the_readme_runs_as_written() {
         .env_remove("ORCH8_DIR")
         .output()
         .expect("bash");
-    let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (said, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}\n{complained}");
     assert!(said.contains("no live worker offers"), "{said}");
     assert!(said.contains("Hello Ada") || said.contains("completed"), "{said}");

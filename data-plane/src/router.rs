@@ -50,8 +50,11 @@ impl Router {
     pub fn route(&self, tenant: &TenantId) -> Result<Routed, Fault> {
         let placements = self.placements.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         let Some(placements) = placements.as_ref() else {
-            return Err(Fault::new(Reason::ShardMoving, "this process has just started and does not know its tenants yet")
-                .retry_after(STARTING));
+            return Err(Fault::new(
+                Reason::ShardMoving,
+                "this process has just started and does not know its tenants yet",
+            )
+            .retry_after(STARTING));
         };
         let placement = placements.get(tenant).ok_or_else(|| {
             Fault::new(Reason::TenantNotPlaced, "this tenant has no placement; set one with SetPlacement")

@@ -158,7 +158,15 @@ impl Report {
     }
 
     fn render(&self, paint: Paint) -> String {
-        let mut table = Table::new(["ROUND", "STEPS", "TOOK", "STEPS/S", "WAL BYTES/STEP", "STEPS/COMMIT", "STATEMENTS/STEP"]);
+        let mut table = Table::new([
+            "ROUND",
+            "STEPS",
+            "TOOK",
+            "STEPS/S",
+            "WAL BYTES/STEP",
+            "STEPS/COMMIT",
+            "STATEMENTS/STEP",
+        ]);
         let mut row = |name: String, round: &Round| {
             let one = std::slice::from_ref(round);
             table.row([
@@ -170,7 +178,9 @@ impl Report {
                     .map_or_else(|| "?".to_owned(), |bytes| format!("{bytes:.0}")),
                 figures::commits_per_step(one)
                     .map_or_else(|| "?".to_owned(), |commits| format!("{:.0}", 1.0 / commits)),
-                round.statements_per_step.map_or_else(|| "?".to_owned(), |statements| format!("{statements:.3}")),
+                round
+                    .statements_per_step
+                    .map_or_else(|| "?".to_owned(), |statements| format!("{statements:.3}")),
             ]);
         };
         for (i, raw) in self.raw.iter().enumerate() {
@@ -251,7 +261,12 @@ mod tests {
         let rounds = |rates: &[f64]| {
             rates
                 .iter()
-                .map(|rate| Round { steps: *rate as u64, took: Duration::from_secs(1), log: None, statements_per_step: None })
+                .map(|rate| Round {
+                    steps: *rate as u64,
+                    took: Duration::from_secs(1),
+                    log: None,
+                    statements_per_step: None,
+                })
                 .collect()
         };
         Report { raw: rounds(&raw), engine: rounds(&engine), quick: true, seed: 8 }

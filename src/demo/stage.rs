@@ -51,7 +51,8 @@ impl Stage {
     pub async fn set(dir: &Path, pace: Duration) -> anyhow::Result<Self> {
         let exe = std::env::current_exe().context("finding this executable")?;
         let (ledger, ledger_at) = start_ledger(&exe, dir).await?;
-        let (engine, connection) = start_engine(&exe, dir, SocketAddr::from(([127, 0, 0, 1], 0)), &[]).await?;
+        let (engine, connection) =
+            start_engine(&exe, dir, SocketAddr::from(([127, 0, 0, 1], 0)), &[]).await?;
         let engine_at = connection
             .address
             .strip_prefix("http://")

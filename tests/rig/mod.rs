@@ -271,9 +271,14 @@ impl Client {
                 return instance;
             }
             let waits: Vec<_> = instance.waits.iter().take(3).collect();
-            assert!(began.elapsed() < patience, "instance {id} does not end: {:?} {waits:?}", instance.state());
+            assert!(
+                began.elapsed() < patience,
+                "instance {id} does not end: {:?} {waits:?}",
+                instance.state()
+            );
             // A short run ends soon; a long one is not slowed down by being watched.
-            tokio::time::sleep(began.elapsed().clamp(Duration::from_millis(20), Duration::from_secs(1))).await;
+            tokio::time::sleep(began.elapsed().clamp(Duration::from_millis(20), Duration::from_secs(1)))
+                .await;
         }
     }
 

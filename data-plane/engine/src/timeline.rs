@@ -30,17 +30,35 @@ pub enum NodeState {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wait {
     /// A worker has it, or the next free one will.
-    Worker { handler: String, attempt: u32 },
-    Sleep { until: Millis },
-    Delay { until: Millis },
+    Worker {
+        handler: String,
+        attempt: u32,
+    },
+    Sleep {
+        until: Millis,
+    },
+    Delay {
+        until: Millis,
+    },
     /// `choices`: the values to answer with; one that is not text is shown as JSON.
-    Gate { prompt: String, choices: Vec<String>, until: Option<Millis> },
+    Gate {
+        prompt: String,
+        choices: Vec<String>,
+        until: Option<Millis>,
+    },
     /// `attempt`: the try that comes next.
-    Backoff { until: Millis, attempt: u32 },
-    UnknownEffect { handler: String },
+    Backoff {
+        until: Millis,
+        attempt: u32,
+    },
+    UnknownEffect {
+        handler: String,
+    },
     /// The blocks inside.
     Children,
-    Poll { until: Millis },
+    Poll {
+        until: Millis,
+    },
 }
 
 /// One activation of a block, as people see it.
@@ -123,7 +141,9 @@ impl Timeline {
                     stand.doomed = true;
                 }
             }
-            Change::Delay(no, until) => self.wait(*no, NodeState::Waiting, Some(Wait::Delay { until: *until })),
+            Change::Delay(no, until) => {
+                self.wait(*no, NodeState::Waiting, Some(Wait::Delay { until: *until }))
+            }
             Change::Ready(no) => self.wait(*no, NodeState::Pending, None),
             Change::Gate(no) => self.gate(program, at, *no),
             Change::Answer { node, choice, comment, kept: _ } => {
@@ -199,7 +219,8 @@ impl Timeline {
             };
             if let Kind::Router { routes, default: _ } = &block.kind {
                 let chosen = branch as usize;
-                node.decision = json!({"route": if chosen < routes.len() { json!(chosen) } else { json!("default") }});
+                node.decision =
+                    json!({"route": if chosen < routes.len() { json!(chosen) } else { json!("default") }});
             }
             node.state = NodeState::Running;
             node.wait = Some(Wait::Children);
@@ -246,7 +267,11 @@ impl Timeline {
                 let failed = last.map(|ix| program.block(*ix).id.clone());
                 handed.trying.closed(&block.id, stand.branch, ended, failed.as_deref(), None);
             }
-            Kind::Step(_) | Kind::Parallel { .. } | Kind::Router { .. } | Kind::Loop(_) | Kind::ForEach(_) => {
+            Kind::Step(_)
+            | Kind::Parallel { .. }
+            | Kind::Router { .. }
+            | Kind::Loop(_)
+            | Kind::ForEach(_) => {
                 handed.ended.and(&ended);
             }
         }

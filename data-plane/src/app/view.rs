@@ -96,7 +96,12 @@ pub(super) struct History {
 
 impl History {
     /// Reads the turns that were committed since the last look.
-    pub async fn catch_up(&mut self, routed: &Routed, id: InstanceId, compiled: &Compiled) -> Result<(), Fault> {
+    pub async fn catch_up(
+        &mut self,
+        routed: &Routed,
+        id: InstanceId,
+        compiled: &Compiled,
+    ) -> Result<(), Fault> {
         let Self { timeline, last } = self;
         let after = *last;
         each_turn_after(routed, id, after, |turn, record| {
@@ -109,12 +114,19 @@ impl History {
     /// Its nodes in activation order, with what is known beyond the journal.
     pub fn nodes(&self, routed: &Routed) -> Vec<NodeView> {
         let offered = routed.room.sessions().handlers(&routed.tenant.tenant);
-        self.timeline.nodes().map(|node| NodeView { note: note_of(node, &offered), node: node.clone() }).collect()
+        self.timeline
+            .nodes()
+            .map(|node| NodeView { note: note_of(node, &offered), node: node.clone() })
+            .collect()
     }
 }
 
 /// The whole tree of a run.
-pub(super) async fn nodes_of(routed: &Routed, id: InstanceId, compiled: &Compiled) -> Result<Vec<NodeView>, Fault> {
+pub(super) async fn nodes_of(
+    routed: &Routed,
+    id: InstanceId,
+    compiled: &Compiled,
+) -> Result<Vec<NodeView>, Fault> {
     let mut history = History::default();
     history.catch_up(routed, id, compiled).await?;
     Ok(history.nodes(routed))

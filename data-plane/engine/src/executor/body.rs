@@ -101,8 +101,7 @@ impl Run<'_> {
 
     /// Opens bodies and puts them to work, the first one first.
     pub(super) fn open_all(&mut self, owner: NodeNo, bodies: impl Iterator<Item = (u32, Option<u32>)>) {
-        let frames: Vec<FrameNo> =
-            bodies.map(|(branch, index)| self.open(owner, branch, index)).collect();
+        let frames: Vec<FrameNo> = bodies.map(|(branch, index)| self.open(owner, branch, index)).collect();
         frames.into_iter().rev().for_each(|frame| self.go_on(Work::Next(frame)));
     }
 
@@ -132,6 +131,8 @@ impl Run<'_> {
 pub(super) fn try_parts(block: &Block) -> Option<(BodyIx, Option<BodyIx>)> {
     match &block.kind {
         Kind::TryCatch { try_: _, catch, finally } => Some((*catch, *finally)),
-        Kind::Step(_) | Kind::Parallel { .. } | Kind::Router { .. } | Kind::Loop(_) | Kind::ForEach(_) => None,
+        Kind::Step(_) | Kind::Parallel { .. } | Kind::Router { .. } | Kind::Loop(_) | Kind::ForEach(_) => {
+            None
+        }
     }
 }

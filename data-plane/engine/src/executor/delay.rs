@@ -95,7 +95,11 @@ mod tests {
         ] {
             let local = local.parse().expect("a local time");
             let delay = Delay { fire_at_local: Some(local), timezone: Some(zone), ..delay() };
-            assert_eq!(target(&delay, Tz::UTC, &[], at("2000-01-01T00:00:00Z"), 0.5), at(expected), "{local}");
+            assert_eq!(
+                target(&delay, Tz::UTC, &[], at("2000-01-01T00:00:00Z"), 0.5),
+                at(expected),
+                "{local}"
+            );
         }
     }
 

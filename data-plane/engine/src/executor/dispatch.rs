@@ -1,10 +1,6 @@
 //! The one place where a try leaves for the workers.
 
-use orch8_model::{
-    Millis,
-    json,
-    limits::PARAMS_BYTES_MAX,
-};
+use orch8_model::{Millis, json, limits::PARAMS_BYTES_MAX};
 use orch8_seal::{EffectPath, effect_key, idempotency_key, task_id};
 use serde_json::Value;
 
@@ -54,7 +50,9 @@ impl Run<'_> {
             Some(Err((code, message))) => return self.refuse_step(no, code, &message),
         };
         self.commit(Change::Send { node: no, params });
-        self.actions.extend(dispatch_of(self.program, self.instance, no).map(|task| Action::Dispatch(Box::new(task))));
+        self.actions.extend(
+            dispatch_of(self.program, self.instance, no).map(|task| Action::Dispatch(Box::new(task))),
+        );
     }
 
     /// The params of a try: those of the first one, or rendered now. Errors: code and message of a permanent failure.

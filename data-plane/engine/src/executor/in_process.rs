@@ -42,7 +42,11 @@ impl Run<'_> {
             Handler::Assert { text, condition } => self.assert(no, text, condition, &params),
             Handler::Invalid { message, .. } => permanent("INVALID_PARAMS", message),
             Handler::Unsupported(name) | Handler::Worker(name) => {
-                return self.refuse_step(no, "HANDLER_NOT_SUPPORTED", &format!("there is no handler {name} here"));
+                return self.refuse_step(
+                    no,
+                    "HANDLER_NOT_SUPPORTED",
+                    &format!("there is no handler {name} here"),
+                );
             }
         };
         match said {
@@ -84,7 +88,10 @@ impl Run<'_> {
         let path: Vec<String> = target.iter().map(|key| key.to_string()).collect();
         let shown = path.join(".");
         if depth(&value) + path.len() > JSON_DEPTH_MAX {
-            return permanent("INVALID_OUTPUT", &format!("data.{shown} would be nested deeper than {JSON_DEPTH_MAX}"));
+            return permanent(
+                "INVALID_OUTPUT",
+                &format!("data.{shown} would be nested deeper than {JSON_DEPTH_MAX}"),
+            );
         }
         match self.instance.state.data.bytes_after_write(&path, &value) {
             Err(at) => {

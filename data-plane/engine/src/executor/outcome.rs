@@ -75,11 +75,13 @@ impl Run<'_> {
             return;
         }
         let deliveries = state.leases_lost + 1;
-        let lease_ended = || error("WORKER_LOST", "the worker's lease ended without a report", true, Value::Null);
+        let lease_ended =
+            || error("WORKER_LOST", "the worker's lease ended without a report", true, Value::Null);
         match how {
             HowLost::NeverStarted => self.resend = Some(no),
             HowLost::ScheduleToStart => {
-                let message = format!("no worker took it within {} ms", step.schedule_to_start_ms.unwrap_or(0));
+                let message =
+                    format!("no worker took it within {} ms", step.schedule_to_start_ms.unwrap_or(0));
                 self.withdraw(no, "schedule_to_start_timeout");
                 self.refuse_step(no, "SCHEDULE_TO_START_TIMEOUT", &message);
             }
@@ -128,7 +130,8 @@ impl Run<'_> {
     /// it.
     fn merges(&mut self, no: NodeNo, output: &Value) -> bool {
         let Some(step) = self.step_of(no) else { return false };
-        let (true, Handler::Worker(_), Value::Object(output)) = (step.merge_output, &step.handler, output) else {
+        let (true, Handler::Worker(_), Value::Object(output)) = (step.merge_output, &step.handler, output)
+        else {
             return false;
         };
         let mut patch = output.iter().filter(|(key, _)| !key.starts_with('_')).peekable();
@@ -215,6 +218,8 @@ pub(super) fn error(code: &str, message: &str, retryable: bool, details: Value) 
 fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            value.to_string()
+        }
     }
 }

@@ -9,8 +9,11 @@ use crate::{
 impl Run<'_> {
     /// Opens every branch that has something to run.
     pub(super) fn activate_parallel(&mut self, no: NodeNo, branches: &[BodyIx]) {
-        let busy: Vec<u32> =
-            (0..).zip(branches).filter(|(_, body)| !self.is_empty(**body)).map(|(branch, _)| branch).collect();
+        let busy: Vec<u32> = (0..)
+            .zip(branches)
+            .filter(|(_, body)| !self.is_empty(**body))
+            .map(|(branch, _)| branch)
+            .collect();
         if busy.is_empty() {
             self.end_composite(no);
         } else if !self.has_room(busy.len()) {

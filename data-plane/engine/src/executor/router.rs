@@ -1,19 +1,10 @@
 //! router: the first route whose condition holds, judged once.
 
 use super::{Run, view::Place};
-use crate::{
-    expr::Expr,
-    instance::NodeNo,
-    program::BodyIx,
-};
+use crate::{expr::Expr, instance::NodeNo, program::BodyIx};
 
 impl Run<'_> {
-    pub(super) fn activate_router(
-        &mut self,
-        no: NodeNo,
-        routes: &[(Expr, BodyIx)],
-        default: Option<BodyIx>,
-    ) {
+    pub(super) fn activate_router(&mut self, no: NodeNo, routes: &[(Expr, BodyIx)], default: Option<BodyIx>) {
         for (branch, (condition, _)) in (0..).zip(routes) {
             match self.holds(Place::node(no), condition) {
                 Ok(true) => return self.take_route(no, branch),

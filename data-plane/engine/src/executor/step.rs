@@ -48,7 +48,9 @@ impl Run<'_> {
 
     /// Work left from an earlier turn: the step has everything it waited for.
     pub(super) fn run_ready(&mut self, no: NodeNo) {
-        if let (Some(Phase::Ready), Some(step)) = (self.step_node(no).map(|step| step.phase), self.step_of(no)) {
+        if let (Some(Phase::Ready), Some(step)) =
+            (self.step_node(no).map(|step| step.phase), self.step_of(no))
+        {
             self.run_handler(no, step);
         }
     }

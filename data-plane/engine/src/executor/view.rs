@@ -13,18 +13,8 @@ use crate::{
 };
 
 /// Names that are roots everywhere: an item variable of such a name is reachable behind `data.` only.
-const ROOTS: [&str; 10] = [
-    "context",
-    "data",
-    "config",
-    "outputs",
-    "steps",
-    "runtime",
-    "input",
-    "instance_id",
-    "state",
-    "errors",
-];
+const ROOTS: [&str; 10] =
+    ["context", "data", "config", "outputs", "steps", "runtime", "input", "instance_id", "state", "errors"];
 
 /// Where somebody looks from.
 #[derive(Clone, Copy, Debug)]
@@ -101,8 +91,7 @@ impl<'a> View<'a> {
         view.look_outwards();
         view.overlay.reverse();
         view.loops.reverse();
-        view.item_index =
-            view.loops.iter().rev().find(|at| at.item.is_some()).map(|at| json!(at.index));
+        view.item_index = view.loops.iter().rev().find(|at| at.item.is_some()).map(|at| json!(at.index));
         view
     }
 
@@ -237,7 +226,8 @@ impl Scope for View<'_> {
                 seen.entry(*block).or_insert(row);
             }
         }
-        let named = seen.into_iter().map(|(block, row)| (self.program.block(BlockIx(block)).id.as_ref(), row));
+        let named =
+            seen.into_iter().map(|(block, row)| (self.program.block(BlockIx(block)).id.as_ref(), row));
         named.map(|(id, row)| (id.to_owned(), row.clone())).collect()
     }
 
@@ -251,7 +241,8 @@ impl Scope for View<'_> {
         for (block, error) in self.homes().flat_map(|home| &home.errors) {
             seen.entry(*block).or_insert(error);
         }
-        let named = seen.into_iter().map(|(block, error)| (self.program.block(BlockIx(block)).id.as_ref(), error));
+        let named =
+            seen.into_iter().map(|(block, error)| (self.program.block(BlockIx(block)).id.as_ref(), error));
         named.map(|(id, error)| (id.to_owned(), Value::clone(error))).collect()
     }
 

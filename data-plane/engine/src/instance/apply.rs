@@ -9,8 +9,8 @@ use orch8_model::{Millis, StepError, json};
 use serde_json::Value;
 
 use super::{
-    Delivery, EachNode, Ended, Frame, FrameNo, Instance, LoopNode, Node, NodeKind, NodeNo, ParallelNode, Phase,
-    RouterNode, Shared, StepNode, TryNode, index::link_live_row, node::Items,
+    Delivery, EachNode, Ended, Frame, FrameNo, Instance, LoopNode, Node, NodeKind, NodeNo, ParallelNode,
+    Phase, RouterNode, Shared, StepNode, TryNode, index::link_live_row, node::Items,
 };
 use crate::{
     program::{BlockIx, BodyIx, Kind, Program},
@@ -182,7 +182,8 @@ impl Instance {
             return;
         }
         let body = program.body(BodyIx(frame.body));
-        let failed = frame.current().and_then(|at| body.blocks.get(at)).map(|ix| program.block(*ix).id.clone());
+        let failed =
+            frame.current().and_then(|at| body.blocks.get(at)).map(|ix| program.block(*ix).id.clone());
         let result = frame.result.clone().filter(|_| ended.is_fine());
         let block = self.state.nodes.get(&frame.owner).map(|node| program.block(BlockIx(node.block)));
         let Some(block) = block else { return };
@@ -400,10 +401,7 @@ impl Node {
         match &mut self.kind {
             NodeKind::Loop(node) => node.poll = None,
             NodeKind::ForEach(node) => node.next = index.map_or(node.next, |index| index + 1),
-            NodeKind::Step(_)
-            | NodeKind::Parallel(_)
-            | NodeKind::Router(_)
-            | NodeKind::TryCatch(_) => {}
+            NodeKind::Step(_) | NodeKind::Parallel(_) | NodeKind::Router(_) | NodeKind::TryCatch(_) => {}
         }
     }
 }

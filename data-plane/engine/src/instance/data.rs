@@ -74,9 +74,10 @@ impl Data {
                 Some(Value::Object(inner)) => at = inner,
                 Some(_) => return Err(NotAnObject(depth)),
                 None => {
-                    let inside = path[depth + 1..].iter().rev().fold(json::size(value), |bytes, key| {
-                        2 + entry_bytes(key, bytes, 0)
-                    });
+                    let inside = path[depth + 1..]
+                        .iter()
+                        .rev()
+                        .fold(json::size(value), |bytes, key| 2 + entry_bytes(key, bytes, 0));
                     return Ok(self.bytes + entry_bytes(key, inside, at.len()));
                 }
             }

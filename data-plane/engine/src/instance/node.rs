@@ -194,10 +194,9 @@ impl Node {
         match &self.kind {
             NodeKind::Step(step) => earliest(step.phase.wake_at(), step.deadline_at),
             NodeKind::Loop(looping) => looping.poll,
-            NodeKind::Parallel(_)
-            | NodeKind::Router(_)
-            | NodeKind::TryCatch(_)
-            | NodeKind::ForEach(_) => None,
+            NodeKind::Parallel(_) | NodeKind::Router(_) | NodeKind::TryCatch(_) | NodeKind::ForEach(_) => {
+                None
+            }
         }
     }
 
@@ -281,10 +280,9 @@ impl Node {
                 row.insert("capped".to_owned(), json!(node.capped));
                 node.results.describe(&mut row);
             }
-            NodeKind::Step(_)
-            | NodeKind::Parallel(_)
-            | NodeKind::Router(_)
-            | NodeKind::TryCatch(_) => return None,
+            NodeKind::Step(_) | NodeKind::Parallel(_) | NodeKind::Router(_) | NodeKind::TryCatch(_) => {
+                return None;
+            }
         }
         Some(Value::Object(row))
     }
