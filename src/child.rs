@@ -13,6 +13,7 @@ use std::{
 
 use anyhow::Context;
 use orch8_proto::v1::ListSequencesRequest;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::{
@@ -77,6 +78,16 @@ impl Actor {
         self.child.kill().await.with_context(|| format!("killing the {}", self.name))
     }
 
+    /// SIGTERM, and waits until it has drained. Errors: it was dead already, or does not end.
+    pub async fn terminate(&mut self) -> anyhow::Result<()> {
+        self.check()?;
+        let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let pid = pid.with_context(|| format!("the {} has no process id", self.name))?;
+        kill_process(pid, Signal::TERM).with_context(|| format!("stopping the {}", self.name))?;
+        let ended = tokio::time::timeout(START_LIMIT, self.child.wait()).await;
+        ended.with_context(|| format!("the {} does not stop", self.name))?.map(drop).map_err(Into::into)
+    }
+
     /// Errors: it ended by itself; with the end of its log.
     pub fn check(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait()? {
@@ -93,10 +104,15 @@ impl Actor {
 }
 
 /// Starts `orch8 dev` and waits until it answers.
-pub async fn start_engine(exe: &Path, dir: &Path, listen: SocketAddr) -> anyhow::Result<(Actor, Connection)> {
+pub async fn start_engine(
+    exe: &Path,
+    dir: &Path,
+    listen: SocketAddr,
+    more: &[&str],
+) -> anyhow::Result<(Actor, Connection)> {
     let listen = listen.to_string();
-    let mut actor =
-        Actor::spawn("engine", exe, dir, &["dev", "--dir", text(dir)?, "--listen", &listen], false)?;
+    let args = [&["dev", "--dir", text(dir)?, "--listen", &listen], more].concat();
+    let mut actor = Actor::spawn("engine", exe, dir, &args, false)?;
     let pid = actor.child.id();
     let begun = Instant::now();
     loop {

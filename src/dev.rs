@@ -73,6 +73,13 @@ pub async fn run(args: DevArgs) -> anyhow::Result<()> {
     stop.cancel();
     plane.drain(DRAIN).await;
     let ended = serving.await?;
+    if let Some(file) = &args.counters {
+        let done = plane.counters();
+        let done = serde_json::json!({
+            "transactions": done.transactions, "statements": done.statements, "turns": done.turns, "fenced": done.fenced,
+        });
+        fs::write(file, done.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+    }
     plane.close().await;
     control_plane.close().await;
     ended?;

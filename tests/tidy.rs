@@ -149,9 +149,11 @@ fn a_grpc_status_is_made_in_one_file() {
             continue;
         }
         for (number, line) in shipped(&text).lines().enumerate() {
-            let made = code(line).match_indices("Status::").any(|(at, found)| {
-                let before = code(line)[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-                let after = code(line)[at + found.len()..].starts_with(|c: char| c.is_ascii_lowercase());
+            // Reading one out of headers makes none.
+            let made = code(line).replace("Status::from_header_map", "").match_indices("Status::").any(|(at, found)| {
+                let line = code(line).replace("Status::from_header_map", "");
+                let before = line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+                let after = line[at + found.len()..].starts_with(|c: char| c.is_ascii_lowercase());
                 !before && after
             });
             if made {
@@ -196,7 +198,7 @@ fn no_file_names_a_folder_of_somebodys_machine() {
 fn metadata() -> Value {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu"])
         .current_dir(root())
         .output()
         .expect("cargo runs");

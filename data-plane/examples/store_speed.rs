@@ -136,7 +136,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(false)
-        .pragma("cache_size", "-65536")
+        .pragma("cache_size", "-16384")
         .pragma("wal_autocheckpoint", "4096")
         .disable_statement_logging()
 }

@@ -33,6 +33,18 @@ impl Failure {
         Reason::ALL.iter().copied().find(|reason| reason.as_str() == self.reason)
     }
 
+    /// What this side found wrong by itself: no answer of a server.
+    pub fn here(code: Code, why: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason: String::new(),
+            message: why.into(),
+            fields: Vec::new(),
+            metadata: BTreeMap::new(),
+            retry_after: None,
+        }
+    }
+
     /// Whether the same request may work later, without any change.
     pub fn may_pass(&self) -> bool {
         matches!(self.code, Code::Unavailable | Code::ResourceExhausted)

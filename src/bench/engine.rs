@@ -47,7 +47,9 @@ const SEQUENCE_NAME: &str = "bench-five-steps";
 /// A new engine in `dir`, warmed up, then measured for about `time`.
 pub async fn round(dir: &Path, time: Duration, payload: &str) -> anyhow::Result<Round> {
     let exe = std::env::current_exe()?;
-    let (mut actor, connection) = start_engine(&exe, dir, ([127, 0, 0, 1], 0).into()).await?;
+    let counters = dir.join("counters.json");
+    let more = ["--counters", crate::child::text(&counters)?];
+    let (mut actor, connection) = start_engine(&exe, dir, ([127, 0, 0, 1], 0).into(), &more).await?;
     let server = Server::lazy(&connection.address, &connection.client_key)?;
     publish(&server).await?;
     let crew = Crew::hire(&connection, payload);
@@ -61,8 +63,16 @@ pub async fn round(dir: &Path, time: Duration, payload: &str) -> anyhow::Result<
     let log = watch.end();
 
     crew.dismiss().await?;
-    actor.kill().await?;
-    Ok(Round { steps: runs * STEPS, took, log })
+    actor.terminate().await?;
+    let steps_in_all = (WARM_UP_RUNS + runs) * STEPS;
+    let statements_per_step = statements(&counters).map(|statements| statements / steps_in_all as f64);
+    Ok(Round { steps: runs * STEPS, took, log, statements_per_step })
+}
+
+/// What the engine's store executed in its whole life, claims and reads included.
+fn statements(counters: &Path) -> Option<f64> {
+    let text = std::fs::read(counters).ok()?;
+    serde_json::from_slice::<serde_json::Value>(&text).ok()?["statements"].as_f64()
 }
 
 async fn publish(server: &Server) -> anyhow::Result<()> {

@@ -9,6 +9,8 @@ pub struct Round {
     pub took: Duration,
     /// What the write-ahead log saw meanwhile; `None` where it cannot be seen.
     pub log: Option<LogWritten>,
+    /// Of the whole life of the database connection; `None` where nobody counted.
+    pub statements_per_step: Option<f64>,
 }
 
 /// Growth of a write-ahead log.
@@ -95,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_log_that_was_not_seen_in_one_round_gives_no_figure() {
-        let round = |log| Round { steps: 10, took: Duration::from_secs(1), log };
+        let round = |log| Round { steps: 10, took: Duration::from_secs(1), log, statements_per_step: None };
         let seen = Some(LogWritten { bytes: 5_000, commits: 2 });
         assert_eq!(wal_bytes_per_step(&[round(seen), round(seen)]), Some(500.0));
         assert_eq!(commits_per_step(&[round(seen)]), Some(0.2));

@@ -150,12 +150,15 @@ impl Report {
             "engine_wal_bytes_per_step": figures::wal_bytes_per_step(&self.engine).map(f64::round),
             "raw_commits_per_step": figures::commits_per_step(&self.raw).map(round5),
             "engine_commits_per_step": figures::commits_per_step(&self.engine).map(round5),
+            "engine_statements_per_step": figures::median(
+                &self.engine.iter().filter_map(|round| round.statements_per_step).collect::<Vec<_>>(),
+            ).map(round5),
             "conditions": conditions(),
         })
     }
 
     fn render(&self, paint: Paint) -> String {
-        let mut table = Table::new(["ROUND", "STEPS", "TOOK", "STEPS/S", "WAL BYTES/STEP", "STEPS/COMMIT"]);
+        let mut table = Table::new(["ROUND", "STEPS", "TOOK", "STEPS/S", "WAL BYTES/STEP", "STEPS/COMMIT", "STATEMENTS/STEP"]);
         let mut row = |name: String, round: &Round| {
             let one = std::slice::from_ref(round);
             table.row([
@@ -167,6 +170,7 @@ impl Report {
                     .map_or_else(|| "?".to_owned(), |bytes| format!("{bytes:.0}")),
                 figures::commits_per_step(one)
                     .map_or_else(|| "?".to_owned(), |commits| format!("{:.0}", 1.0 / commits)),
+                round.statements_per_step.map_or_else(|| "?".to_owned(), |statements| format!("{statements:.3}")),
             ]);
         };
         for (i, raw) in self.raw.iter().enumerate() {
@@ -247,7 +251,7 @@ mod tests {
         let rounds = |rates: &[f64]| {
             rates
                 .iter()
-                .map(|rate| Round { steps: *rate as u64, took: Duration::from_secs(1), log: None })
+                .map(|rate| Round { steps: *rate as u64, took: Duration::from_secs(1), log: None, statements_per_step: None })
                 .collect()
         };
         Report { raw: rounds(&raw), engine: rounds(&engine), quick: true, seed: 8 }

@@ -54,7 +54,7 @@ pub async fn round(dir: &Path, time: Duration, payload: &str) -> anyhow::Result<
     let took = begun.elapsed();
     let log = watch.end();
     connection.close().await?;
-    Ok(Round { steps, took, log })
+    Ok(Round { steps, took, log, statements_per_step: None })
 }
 
 /// [`ROWS`] runs from birth to close.

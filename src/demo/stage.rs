@@ -51,7 +51,7 @@ impl Stage {
     pub async fn set(dir: &Path, pace: Duration) -> anyhow::Result<Self> {
         let exe = std::env::current_exe().context("finding this executable")?;
         let (ledger, ledger_at) = start_ledger(&exe, dir).await?;
-        let (engine, connection) = start_engine(&exe, dir, SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+        let (engine, connection) = start_engine(&exe, dir, SocketAddr::from(([127, 0, 0, 1], 0)), &[]).await?;
         let engine_at = connection
             .address
             .strip_prefix("http://")
@@ -79,7 +79,7 @@ impl Stage {
         match role {
             Role::Engine => {
                 self.engine.kill().await?;
-                let (engine, connection) = start_engine(&self.exe, &self.dir, self.engine_at).await?;
+                let (engine, connection) = start_engine(&self.exe, &self.dir, self.engine_at, &[]).await?;
                 self.engine = engine;
                 self.connection = connection;
             }

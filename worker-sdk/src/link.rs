@@ -8,7 +8,7 @@ use orch8_proto::{
 };
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Status, Streaming, metadata::MetadataValue, transport::Endpoint};
+use tonic::{Code, Request, Streaming, metadata::MetadataValue, transport::Endpoint};
 
 /// Frames between us and the transport. Few: what waits here is not batched any more.
 const OUT_FRAMES: usize = 2;
@@ -44,12 +44,13 @@ pub(crate) async fn open(
         request.metadata_mut().insert("authorization", credential);
     }
     let welcomed = async {
-        let mut inbound = WorkerServiceClient::new(channel).session(request).await?.into_inner();
-        let first = inbound.message().await?;
+        let session = WorkerServiceClient::new(channel).session(request).await;
+        let mut inbound = session.map_err(Failure::from)?.into_inner();
+        let first = inbound.message().await.map_err(Failure::from)?;
         match first.and_then(|first| first.frame) {
             Some(In::Welcome(welcome)) => Ok((inbound, welcome)),
-            Some(_) => Err(Status::internal("the server did not begin with a Welcome")),
-            None => Err(Status::unavailable("the server closed the stream before its Welcome")),
+            Some(_) => Err(Failure::here(Code::Internal, "the server did not begin with a Welcome")),
+            None => Err(unavailable("the server closed the stream before its Welcome")),
         }
     };
     let (inbound, welcome) =
@@ -68,7 +69,7 @@ impl Link {
 }
 
 pub(crate) fn unavailable(why: impl Into<String>) -> Failure {
-    Failure::from(Status::unavailable(why))
+    Failure::here(Code::Unavailable, why)
 }
 
 /// An error with its causes: a transport error alone says only "transport error".

@@ -10,11 +10,11 @@ pub mod access;
 mod authenticate;
 mod follow;
 mod grant;
-mod keys;
+mod key_ring;
 mod principal;
 
 pub use authenticate::Authenticate;
 pub use follow::Follower;
 pub use grant::{Grant, role, wire_role, wire_roles};
-pub use keys::KeyRing;
+pub use key_ring::KeyRing;
 pub use principal::{Principal, TenantScope, principal, scope};

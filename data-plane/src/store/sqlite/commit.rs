@@ -21,7 +21,8 @@ use super::{
 use crate::store::{Commit, Lease, StoreError, TimerRow, TurnAnswer, TurnWrite};
 
 pub(super) static APPEND: Batch = Batch::new(include_str!("sql/turn_append.sql"));
-pub(super) const APPENDED: &str = "SELECT instance_id, turn_no FROM journal WHERE rowid BETWEEN ? AND ?";
+pub(super) const GAPS: &str = include_str!("sql/turn_gaps.sql");
+pub(super) const APPENDED: &str = "SELECT instance_id FROM journal WHERE rowid BETWEEN ? AND ?";
 pub(super) static FACTS: Batch = Batch::new(include_str!("sql/turn_facts.sql"));
 pub(super) static MAIL: Batch = Batch::new(include_str!("sql/turn_mail.sql"));
 pub(super) static APPEND_JUDGED: Batch = Batch::new(include_str!("sql/turn_append_judged.sql"));
@@ -107,16 +108,22 @@ async fn leases(commit: &Commit, session: &mut Session<'_>) -> Result<HashSet<Sh
     lease::assert(&leases, session).await
 }
 
-/// Appends what nothing stands against. Answers which turns are in the journal now, by index.
+/// Appends what nothing stands against. Answers which turns are in the journal now, by index. Of several turns of one
+/// instance only the first is tried: the others depend on it, and are judged.
 async fn append(
     turns: &[TurnWrite],
     shards: &HashSet<Shard>,
     session: &mut Session<'_>,
 ) -> Result<HashSet<usize>, StoreError> {
-    let ours: Vec<Left<'_>> =
-        turns.iter().enumerate().filter(|(_, turn)| shards.contains(&turn.shard)).collect();
+    let mut seen = HashSet::with_capacity(turns.len());
+    let firsts: Vec<Left<'_>> = turns
+        .iter()
+        .enumerate()
+        .filter(|(_, turn)| shards.contains(&turn.shard) && stored(turn.turn_no) >= 0)
+        .filter(|(_, turn)| seen.insert(turn.instance))
+        .collect();
     let written = session
-        .batch(&APPEND, &ours, |args, _, (_, turn)| {
+        .batch(&APPEND, &firsts, |args, _, (_, turn)| {
             journal_args(args, turn)
                 .int(turn.shard.0)
                 .text(turn.tenant.tenant.as_str())
@@ -124,19 +131,22 @@ async fn append(
                 .int(turn.closing.is_some())
         })
         .await?;
-    if written.rows == ours.len() as u64 {
-        return Ok(ours.into_iter().map(|(n, _)| n).collect());
+    if written.rows == 0 {
+        return Ok(HashSet::new());
     }
     // Rows of a table that only grows are numbered in order: the last ones are those just written.
     let first = written.last_rowid.saturating_sub(written.rows as i64).saturating_add(1);
-    let rows = session.rows(APPENDED, Args::new().int(first).int(written.last_rowid)).await?;
-    let mut keys = HashSet::with_capacity(rows.len());
-    for row in &rows {
-        let f = Fields::of("journal", row);
-        keys.insert((f.instance(0, "instance_id")?, f.narrow::<u64>(1, "turn_no")?));
+    let range = || Args::new().int(first).int(written.last_rowid);
+    let gaps = session.execute(GAPS, range()).await?;
+    if gaps == 0 && written.rows == firsts.len() as u64 {
+        return Ok(firsts.into_iter().map(|(n, _)| n).collect());
     }
-    // Of two turns with one number the first was appended.
-    Ok(ours.into_iter().filter(|(_, t)| keys.remove(&(t.instance, t.turn_no))).map(|(n, _)| n).collect())
+    let rows = session.rows(APPENDED, range()).await?;
+    let mut there = HashSet::with_capacity(rows.len());
+    for row in &rows {
+        there.insert(Fields::of("journal", row).instance(0, "instance_id")?);
+    }
+    Ok(firsts.into_iter().filter(|(_, turn)| there.contains(&turn.instance)).map(|(n, _)| n).collect())
 }
 
 fn journal_args(args: Args, turn: &TurnWrite) -> Args {
@@ -243,7 +253,7 @@ async fn work(turns: &[Accepted<'_>], session: &mut Session<'_>) -> Result<(), S
     Ok(())
 }
 
-/// A number that only rises, as stored. Beyond what a column holds it equals no stored number, and is refused.
+/// A number that only rises, as stored; −1, which is never stored, when no column holds it.
 fn stored(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(-1)
 }

@@ -23,8 +23,9 @@ use crate::store::StoreError;
 
 /// How long a statement waits for a lock that some tool holds on the file.
 pub(super) const BUSY_MS: u32 = 5_000;
-/// Page cache of the writer, in KiB: the inner pages of every index, and what the last few groups touched.
-const WRITER_CACHE_KIB: u32 = 64 << 10;
+/// Page cache of the writer, in KiB: the inner pages of every index, and what the last few groups touched. Each commit
+/// walks the cache's table, so a larger one costs more than it saves.
+const WRITER_CACHE_KIB: u32 = 16 << 10;
 /// Page cache of each reader, in KiB.
 const READER_CACHE_KIB: u32 = 8 << 10;
 /// Prepared statements kept per connection: about ten batches of nine lengths, and some forty others.

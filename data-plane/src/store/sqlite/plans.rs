@@ -21,7 +21,6 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
             &[
                 "i USING PRIMARY KEY (id=?)",
                 "f USING INTEGER PRIMARY KEY (rowid=?)",
-                "j USING COVERING INDEX journal_turns (instance_id=?)",
                 "m USING COVERING INDEX inbox_instance (instance_id=?)",
             ],
         ),

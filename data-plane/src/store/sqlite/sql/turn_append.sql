@@ -1,5 +1,6 @@
 -- Appends every turn that nothing stands against: the instance is this shard's, its tenant may write here, it is open
--- and in memory (or this is its first turn), the turn is its next one, and it does not close over mail.
+-- and in memory (or this is its first turn), and the turn does not close over mail. It does not look into the journal:
+-- a statement that reads what it writes first puts everything aside, which cost a third of a commit.
 WITH v (id, turn_no, at, body, shard, tenant_id, placement_epoch, closing) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
 INSERT INTO journal (instance_id, turn_no, at, body)
 SELECT v.id, v.turn_no, v.at, v.body
@@ -12,6 +13,5 @@ WHERE i.shard = v.shard
   AND f.mode IN ('active', 'guest')
   AND i.closed_at IS NULL
   AND (i.hot = 1 OR v.turn_no = 0)
-  AND v.turn_no = coalesce((SELECT max(j.turn_no) + 1 FROM journal j WHERE j.instance_id = v.id), 0)
   AND NOT (v.closing AND EXISTS (SELECT 1 FROM inbox m WHERE m.instance_id = v.id))
 ON CONFLICT DO NOTHING
