@@ -71,6 +71,7 @@ pub async fn run(args: DevArgs) -> anyhow::Result<()> {
     });
     tracing::info!("draining");
     stop.cancel();
+    control_plane.drain();
     plane.drain(DRAIN).await;
     let ended = serving.await?;
     if let Some(file) = &args.counters {

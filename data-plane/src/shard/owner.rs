@@ -163,12 +163,13 @@ impl Owner {
         if std::mem::take(&mut self.doubt) {
             self.ask_for_lease().await;
         }
-        if self.look || Instant::now() >= self.next_look || self.next_ready.is_some_and(|at| at <= now()) {
-            if let Err(error) = self.look_into_store().await {
-                tracing::error!(shard.id = %self.lease.shard, error = &error as &dyn std::error::Error, "store cannot be read");
-                self.next_look = Instant::now() + RETRY;
-                self.look = false;
-            }
+        let due =
+            self.look || Instant::now() >= self.next_look || self.next_ready.is_some_and(|at| at <= now());
+        if due && let Err(error) = self.look_into_store().await {
+            tracing::error!(shard.id = %self.lease.shard, error = &error as &dyn std::error::Error, "store cannot be read");
+            self.look = false;
+            self.next_ready = None;
+            self.next_look = Instant::now() + RETRY;
         }
         self.read_again().await;
         self.offer_all();

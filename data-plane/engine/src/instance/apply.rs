@@ -194,7 +194,7 @@ impl Instance {
                 NodeKind::Parallel(parallel) => {
                     parallel.ended.and(&ended);
                     if let Some(slot) = parallel.results.get_mut(frame.branch as usize) {
-                        *slot = result;
+                        *slot = result.filter(|value| !value.is_null());
                     }
                 }
                 NodeKind::Router(router) => {

@@ -42,10 +42,20 @@ pub(crate) struct Frame {
     #[serde(rename = "d", default, skip_serializing_if = "std::ops::Not::not")]
     pub doomed: bool,
     /// `_error` for the blocks inside.
-    #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "x",
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::shared::present"
+    )]
     pub error: Option<Shared<Value>>,
     /// Result of the last completed block; kept inside loops only, where somebody will ask for it.
-    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "r",
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::shared::present"
+    )]
     pub result: Option<Shared<Value>>,
     /// Newest output by block, of the blocks inside. Only in iterations and in the root.
     #[serde(rename = "o", default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -62,7 +62,12 @@ pub(crate) struct StepNode {
     #[serde(rename = "u", default, skip_serializing_if = "super::is_default")]
     pub leases_lost: u32,
     /// Frozen at the first try.
-    #[serde(rename = "v", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "v",
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::shared::present"
+    )]
     pub params: Option<Shared<Value>>,
 }
 
@@ -142,7 +147,12 @@ pub(crate) struct ParallelNode {
 pub(crate) struct RouterNode {
     #[serde(rename = "e", default, skip_serializing_if = "Ended::is_fine")]
     pub ended: Ended,
-    #[serde(rename = "v", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "v",
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::shared::present"
+    )]
     pub result: Option<Shared<Value>>,
 }
 

@@ -41,6 +41,8 @@ impl Results {
         if self.omitted || index < self.base {
             return;
         }
+        // A null and no result are shown alike, and are one.
+        let value = value.filter(|value| !value.is_null());
         let at = (index - self.base) as usize;
         while self.values.len() <= at {
             self.values.push_back(None);

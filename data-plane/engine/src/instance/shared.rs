@@ -63,3 +63,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Shared<T> {
         T::deserialize(deserializer).map(Self::new)
     }
 }
+
+/// Reads a field that is there: a null is a value, and only a missing field is none. Goes with `default`.
+pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Shared<Value>>, D::Error> {
+    Shared::deserialize(deserializer).map(Some)
+}

@@ -21,7 +21,12 @@ pub(crate) struct TryNode {
     /// What `_error` is in the bodies still to come: set when try has failed.
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Shared<StepError>>,
-    #[serde(rename = "v", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "v",
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::shared::present"
+    )]
     pub result: Option<Shared<Value>>,
 }
 
