@@ -1,7 +1,7 @@
 //! Wire ⇄ model. Each function reads one shape of field, is total, and names the field in its fault; handlers on both
 //! planes are made of them.
 //!
-//! In: [`name`], [`id`], [`text`], [`instant`], [`duration`], [`json`], [`page_size`], [`PageQuery`], [`choice`],
+//! In: [`name()`], [`id`], [`text`], [`instant`], [`duration`], [`json`], [`page_size`], [`PageQuery`], [`choice()`],
 //! [`items`], [`required`]. Out: functions that start with `wire_`.
 //!
 //! It does not know which request a field belongs to, nor who asks.

@@ -52,7 +52,7 @@ pub(super) async fn assert(
     Ok(assert_all(&[tenant], session).await?.pop().flatten())
 }
 
-/// As [`assert`], for several; answers in their order.
+/// As [`assert()`], for several; answers in their order.
 pub(super) async fn assert_all(
     tenants: &[&TenantHandle],
     session: &mut Session<'_>,
