@@ -72,17 +72,27 @@ pub fn read(headers: &http::HeaderMap) -> Option<Status> {
 /// Our status for one that the transport made of a request it could not read; `None` when it may pass as it is. Also
 /// for the errors of a stream of requests.
 pub fn of_transport(said: &Status) -> Option<Status> {
+    unreadable(said).map(of)
+}
+
+/// Why a frame of a stream of requests could not be read; `None` when the stream broke and nobody is to blame.
+pub fn unreadable_frame(said: &Status) -> Option<Fault> {
+    // What the connection did has a source; what the message was has none.
+    std::error::Error::source(said).is_none().then(|| unreadable(said)).flatten()
+}
+
+fn unreadable(said: &Status) -> Option<Fault> {
     if !said.details().is_empty() {
         return None;
     }
     let limit = REQUEST_BYTES_MAX;
     match said.code() {
         Code::Internal | Code::Unknown | Code::DataLoss => {
-            Some(of(Fault::new(Reason::InvalidField, "the request is not a well-formed message")))
+            Some(Fault::new(Reason::InvalidField, "the request is not a well-formed message"))
         }
         Code::OutOfRange | Code::ResourceExhausted => {
             let text = format!("the request is too large, at most {limit} bytes are allowed");
-            Some(of(Fault::new(Reason::TooLarge, text).with("limit", limit)))
+            Some(Fault::new(Reason::TooLarge, text).with("limit", limit))
         }
         Code::Ok
         | Code::Cancelled

@@ -30,7 +30,8 @@ where
     ) -> Result<Response<Self::SessionStream>, Status> {
         let tenant = tenant(&request, "")?;
         let sessions = (self.0)(&tenant).map_err(status::of)?;
-        let frames = sessions.serve(tenant, request.into_inner());
+        let inbound = request.into_inner().map(|frame| frame.map_err(|said| status::unreadable_frame(&said)));
+        let frames = sessions.serve(tenant, inbound);
         Ok(Response::new(Box::pin(frames.map(|frame| frame.map_err(status::of)))))
     }
 

@@ -103,16 +103,17 @@ impl Sessions {
     /// Serves one stream of a worker whose credential is of `tenant`. The stream of answers ends with the session;
     /// dropping it ends the session.
     ///
+    /// An error of `inbound` is a frame that could not be read, or `None` when the stream broke.
+    ///
     /// Errors, as the last item: a Hello or frame that breaks the protocol (the field is named), too many sessions,
     /// draining, a lease that passed, a process that was replaced.
-    pub fn serve<S, E>(
+    pub fn serve<S>(
         &self,
         tenant: TenantId,
         inbound: S,
-    ) -> impl Stream<Item = Result<v1::SessionResponse, Fault>> + Send + use<S, E>
+    ) -> impl Stream<Item = Result<v1::SessionResponse, Fault>> + Send + use<S>
     where
-        S: Stream<Item = Result<v1::SessionRequest, E>> + Send + Unpin + 'static,
-        E: fmt::Display + Send + 'static,
+        S: Stream<Item = Result<v1::SessionRequest, Option<Fault>>> + Send + Unpin + 'static,
     {
         let key = SessionKey(self.0.next_key.fetch_add(1, Ordering::Relaxed));
         let (reader, writer) = stream::halves(self.clone(), key, tenant, inbound);

@@ -5,7 +5,6 @@
 //! its frames heard; the writing half is driven by the transport, so that a worker that does not read is sent nothing.
 
 use std::{
-    fmt,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
@@ -32,18 +31,17 @@ use super::{
 use crate::shard::Post;
 
 /// Both halves of a stream. The session ends with the writing half; the reading half ends with the session.
-pub(super) fn halves<S, E>(
+pub(super) fn halves<S>(
     sessions: Sessions,
     key: SessionKey,
     tenant: TenantId,
     inbound: S,
 ) -> (
-    impl Future<Output = ()> + Send + use<S, E>,
-    impl Stream<Item = Result<v1::SessionResponse, Fault>> + Send + use<S, E>,
+    impl Future<Output = ()> + Send + use<S>,
+    impl Stream<Item = Result<v1::SessionResponse, Fault>> + Send + use<S>,
 )
 where
-    S: Stream<Item = Result<v1::SessionRequest, E>> + Send + Unpin + 'static,
-    E: fmt::Display + Send + 'static,
+    S: Stream<Item = Result<v1::SessionRequest, Option<Fault>>> + Send + Unpin + 'static,
 {
     let line = Arc::new(Line::default());
     let writer = Writer { sessions: sessions.clone(), key, line: line.clone(), ended: false };
@@ -110,10 +108,9 @@ impl From<Fault> for Stop {
     }
 }
 
-impl<S, E> Reader<S>
+impl<S> Reader<S>
 where
-    S: Stream<Item = Result<v1::SessionRequest, E>> + Send + Unpin,
-    E: fmt::Display,
+    S: Stream<Item = Result<v1::SessionRequest, Option<Fault>>> + Send + Unpin,
 {
     async fn run(mut self) {
         let stop = match self.open().await {
@@ -366,14 +363,13 @@ where
 }
 
 /// The next frame, within its size. What arrived before a cut is still read.
-async fn next_frame<S, E>(
+async fn next_frame<S>(
     inbound: &mut S,
     line: &Line,
     bytes_max: usize,
 ) -> Result<v1::session_request::Frame, Stop>
 where
-    S: Stream<Item = Result<v1::SessionRequest, E>> + Unpin,
-    E: fmt::Display,
+    S: Stream<Item = Result<v1::SessionRequest, Option<Fault>>> + Unpin,
 {
     let next = tokio::select! {
         biased;
@@ -382,10 +378,8 @@ where
     };
     let request = match next {
         Some(Ok(request)) => request,
-        Some(Err(why)) => {
-            tracing::debug!(%why, "a session's stream broke");
-            return Err(Stop::Cut);
-        }
+        Some(Err(Some(unreadable))) => return Err(Stop::Broke(unreadable)),
+        Some(Err(None)) => return Err(Stop::Cut),
         None => return Err(Stop::Finished),
     };
     let bytes = request.encoded_len();
