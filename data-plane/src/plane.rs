@@ -44,7 +44,6 @@ pub struct Plane {
     keys: KeyRing,
     room: Arc<StoreRoom>,
     node: NodeName,
-    stop: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -56,11 +55,10 @@ impl Plane {
         let room = StoreRoom::open(name.clone(), store, &config.node, config.shards, config.sessions).await?;
         let router = Router::new(HashMap::from([(name, Arc::clone(&room))]));
         Ok(Self {
-            api: DataPlane { router },
+            api: DataPlane { router, leaving: CancellationToken::new() },
             keys: KeyRing::new(),
             room,
             node: config.node,
-            stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         })
     }
@@ -74,7 +72,7 @@ impl Plane {
             self.keys.clone(),
             self.api.router.clone(),
             known,
-            self.stop.clone(),
+            self.api.leaving.clone(),
         ));
         // The sender lives as long as the task: an error means that we are stopping.
         let _ = is_known.wait_for(|known| *known).await;
@@ -102,14 +100,15 @@ impl Plane {
         self.room.store().counters()
     }
 
-    /// Tells the workers to leave and waits for them, at most `deadline`.
+    /// Ends what would go on for ever, tells the workers to leave and waits for them, at most `deadline`.
     pub async fn drain(&self, deadline: Duration) {
+        self.api.leaving.cancel();
         self.room.sessions().drain(deadline).await;
     }
 
     /// Stops the owners, commits what they decided, closes the store.
     pub async fn close(self) {
-        self.stop.cancel();
+        self.api.leaving.cancel();
         self.tasks.close();
         self.tasks.wait().await;
         self.room.close().await;

@@ -78,7 +78,7 @@ pub struct StartManyArgs {
     /// Idempotency key = this field of the line, behind the prefix. Without: the number of the line.
     #[arg(long, value_name = "FIELD")]
     pub key_field: Option<String>,
-    /// Put before every key. Without: the file's name.
+    /// Put before every key. Without: the names of the sequence and the file.
     #[arg(long, value_name = "TEXT")]
     pub key_prefix: Option<String>,
     /// Runs per request.
@@ -139,7 +139,7 @@ pub async fn one(args: StartArgs, caller: &Caller, screen: Screen) -> anyhow::Re
 
 pub async fn many(args: StartManyArgs, caller: &Caller, screen: Screen) -> anyhow::Result<Exit> {
     let server = caller.connect().await?;
-    let prefix = args.key_prefix.clone().unwrap_or_else(|| args.file.clone());
+    let prefix = args.key_prefix.clone().unwrap_or_else(|| format!("{} {}", args.sequence.sequence, args.file));
     let mut reader: Box<dyn BufRead> = match args.file.as_str() {
         "-" => Box::new(std::io::stdin().lock()),
         path => {

@@ -1,6 +1,7 @@
 //! One file per operation of the client API. Each takes the tenant's place first, and what the door has parsed.
 
 use orch8_model::{Fault, Reason};
+use tokio_util::sync::CancellationToken;
 
 use crate::{router::Router, store::StoreError};
 
@@ -34,6 +35,8 @@ pub use watch_instance::watch_instance;
 #[derive(Clone, Debug)]
 pub struct DataPlane {
     pub router: Router,
+    /// Fires when this process leaves: answers that would go on for ever end then.
+    pub leaving: CancellationToken,
 }
 
 /// Where a store's trouble becomes something a caller is told: logged here, once, with its cause.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use orch8_model::{Fault, InstanceId, TenantId};
+use orch8_model::{Fault, InstanceId, Reason, TenantId};
 use tokio::sync::mpsc;
 
 use super::{
@@ -26,7 +26,11 @@ pub async fn watch_instance(
     id: InstanceId,
     changes: mpsc::Sender<Result<Change, Fault>>,
 ) {
-    if let Err(fault) = follow(&plane, &tenant, id, &changes).await {
+    let ended = tokio::select! {
+        ended = follow(&plane, &tenant, id, &changes) => ended,
+        () = plane.leaving.cancelled() => Err(Fault::new(Reason::Draining, "this node is shutting down; watch again")),
+    };
+    if let Err(fault) = ended {
         // The receiver may be gone; then nobody wants to know.
         let _ = changes.send(Err(fault)).await;
     }
