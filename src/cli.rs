@@ -117,6 +117,9 @@ pub struct DevArgs {
     /// Address to listen on; port 0 takes any free port.
     #[arg(long, default_value = "127.0.0.1:7233", value_name = "ADDRESS:PORT")]
     pub listen: std::net::SocketAddr,
+    /// Divide every time of worker sessions by this: for tests of what happens when they pass.
+    #[arg(long, hide = true, default_value_t = 1, value_name = "FACTOR")]
+    pub faster: u32,
     /// At a clean end, write what the store did to this file.
     #[arg(long, hide = true, value_name = "FILE")]
     pub counters: Option<PathBuf>,

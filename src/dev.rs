@@ -52,7 +52,7 @@ pub async fn run(args: DevArgs) -> anyhow::Result<()> {
     let address = format!("http://{}", listener.local_addr()?);
 
     let control_plane = open_control_plane(&args.dir, &keys).await?;
-    let plane = open_data_plane(&args.dir).await?;
+    let plane = open_data_plane(&args.dir, args.faster).await?;
     let stop = CancellationToken::new();
     let services = plane.serve(control_plane.serve(Services::new()));
     let serving =
@@ -109,8 +109,8 @@ async fn open_control_plane(dir: &Path, keys: &Keys) -> anyhow::Result<ControlPl
     Ok(control_plane)
 }
 
-async fn open_data_plane(dir: &Path) -> anyhow::Result<Plane> {
-    let sessions = SessionConfig::default();
+async fn open_data_plane(dir: &Path, faster: u32) -> anyhow::Result<Plane> {
+    let sessions = SessionConfig::default().faster(faster);
     let plane = Plane::open(PlaneConfig {
         node: NodeName::parse("dev")?,
         store: (StoreName::parse(STORE)?, dir.join("store.db")),

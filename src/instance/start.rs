@@ -139,7 +139,8 @@ pub async fn one(args: StartArgs, caller: &Caller, screen: Screen) -> anyhow::Re
 
 pub async fn many(args: StartManyArgs, caller: &Caller, screen: Screen) -> anyhow::Result<Exit> {
     let server = caller.connect().await?;
-    let prefix = args.key_prefix.clone().unwrap_or_else(|| format!("{} {}", args.sequence.sequence, args.file));
+    let prefix =
+        args.key_prefix.clone().unwrap_or_else(|| format!("{} {}", args.sequence.sequence, args.file));
     let mut reader: Box<dyn BufRead> = match args.file.as_str() {
         "-" => Box::new(std::io::stdin().lock()),
         path => {

@@ -44,8 +44,12 @@ fn spoil_present(message: &DynamicMessage, field: &FieldDescriptor) -> Vec<Spoil
         Value::List(items) => {
             let first = items.first().cloned();
             let mut found = match &first {
-                Some(Value::Message(inner)) => deeper(inner, |inner| Value::List(vec![Value::Message(inner)])),
-                Some(_) | None => scalars(field).into_iter().map(|(w, v)| (vec![], w, Some(Value::List(vec![v])))).collect(),
+                Some(Value::Message(inner)) => {
+                    deeper(inner, |inner| Value::List(vec![Value::Message(inner)]))
+                }
+                Some(_) | None => {
+                    scalars(field).into_iter().map(|(w, v)| (vec![], w, Some(Value::List(vec![v])))).collect()
+                }
             };
             if let Some(first) = first {
                 found.push((vec![], "10,001 items", Some(Value::List(vec![first; 10_001]))));
@@ -108,11 +112,15 @@ fn scalars(field: &FieldDescriptor) -> Vec<(&'static str, Value)> {
         Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => {
             [0, -1, i64::MIN, i64::MAX].into_iter().map(|n| ("a number at its end", Value::I64(n))).collect()
         }
-        Kind::Uint32 | Kind::Fixed32 => [0, u32::MAX].into_iter().map(|n| ("a number at its end", Value::U32(n))).collect(),
+        Kind::Uint32 | Kind::Fixed32 => {
+            [0, u32::MAX].into_iter().map(|n| ("a number at its end", Value::U32(n))).collect()
+        }
         Kind::Uint64 | Kind::Fixed64 => {
             [0, u64::MAX, 1 << 63].into_iter().map(|n| ("a number at its end", Value::U64(n))).collect()
         }
-        Kind::Enum(_) => [-1, 99, i32::MAX].into_iter().map(|n| ("an unknown number", Value::EnumNumber(n))).collect(),
+        Kind::Enum(_) => {
+            [-1, 99, i32::MAX].into_iter().map(|n| ("an unknown number", Value::EnumNumber(n))).collect()
+        }
         Kind::Bool => vec![("true", Value::Bool(true))],
         Kind::Double | Kind::Float | Kind::Message(_) => Vec::new(),
     }

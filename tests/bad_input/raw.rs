@@ -26,10 +26,15 @@ impl Raw {
     }
 
     /// Sends the messages and answers the first message back; `None`: the stream said nothing.
-    pub async fn call(&self, method: &MethodDescriptor, messages: Vec<Vec<u8>>) -> Result<Option<Vec<u8>>, Status> {
+    pub async fn call(
+        &self,
+        method: &MethodDescriptor,
+        messages: Vec<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, Status> {
         let mut grpc = Grpc::new(self.channel.clone()).max_encoding_message_size(64 << 20);
         grpc.ready().await.expect("a connection");
-        let path = format!("/{}/{}", method.parent_service().full_name(), method.name()).parse().expect("a path");
+        let path =
+            format!("/{}/{}", method.parent_service().full_name(), method.name()).parse().expect("a path");
         if !method.is_client_streaming() && !method.is_server_streaming() {
             let message = messages.into_iter().next_back().unwrap_or_default();
             let mut request = Request::new(message);

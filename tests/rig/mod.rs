@@ -49,9 +49,15 @@ impl Engine {
 
     /// Starts one in this folder.
     pub async fn start_in(dir: &Path) -> Self {
+        Self::start_with(dir, &["--listen", "127.0.0.1:0"]).await
+    }
+
+    /// Starts one in this folder with more arguments.
+    pub async fn start_with(dir: &Path, more: &[&str]) -> Self {
         let child = Command::new(ORCH8)
-            .args(["dev", "--listen", "127.0.0.1:0", "--dir"])
+            .args(["dev", "--dir"])
             .arg(dir)
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(
@@ -104,6 +110,14 @@ impl Engine {
 
     pub fn key(&self, name: &str) -> String {
         self.connection[format!("{name}_key")].as_str().expect("a key").to_owned()
+    }
+
+    /// SIGTERM; how long it took to end, and with what.
+    pub fn terminate(&mut self) -> (Duration, std::process::ExitStatus) {
+        let began = Instant::now();
+        signal("TERM", self.child.id());
+        let status = self.child.wait().expect("a child");
+        (began.elapsed(), status)
     }
 
     /// SIGKILL, then a new process on the same folder.
@@ -175,6 +189,13 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Sends a signal to a process.
+pub fn signal(name: &str, pid: u32) {
+    let sent =
+        Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().expect("kill runs");
+    assert!(sent.success(), "kill -{name} {pid}");
 }
 
 /// Puts a key on every call.

@@ -152,6 +152,11 @@ impl Runner {
                 link.close().await;
                 return End::Drained;
             }
+            if reopen_at.is_some() && self.ledger.is_settled() {
+                // The server is leaving and no other takes us yet; nothing is owed here, so it need not wait for us.
+                link.close().await;
+                return End::Broken(unavailable("the server is leaving, and no other took this worker"));
+            }
             let now = Instant::now();
             let limits = self.ledger.limits();
             let (silent_at, ping_at) = (link.heard + limits.lease, link.spoke + limits.ping);
