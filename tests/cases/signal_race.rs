@@ -79,3 +79,35 @@ async fn a_signal_sent_twice_is_consumed_once() {
     assert_eq!(instance.state(), v1::InstanceState::Waiting);
     assert_eq!(instance.waits.iter().map(|w| w.block_id.as_str()).collect::<Vec<_>>(), ["second"]);
 }
+
+#[tokio::test]
+async fn a_message_to_a_run_that_is_not_due_yet_does_not_start_it() {
+    let mut engine = Engine::start().await;
+    let client = engine.client();
+    let document = json!({"name": "later", "blocks": [{"type": "step", "id": "a", "handler": "log", "params": {"message": "{{data.n}}"}}]});
+    client.publish(&document).await.expect("published");
+    let due = std::time::SystemTime::now() + Duration::from_secs(4);
+    let request = v1::StartInstanceRequest {
+        sequence_name: "later".into(),
+        data: Some(payload(&json!({"n": 1}))),
+        next_fire_at: Some(due.into()),
+        ..Default::default()
+    };
+    let id = client.instances().start_instance(request).await.expect("started").into_inner().instance_id;
+    let update = v1::UpdateContextSignal { data: Some(payload(&json!({"n": 2}))) };
+    let request = v1::SendSignalRequest {
+        instance_id: id.clone(),
+        signal: Some(v1::send_signal_request::Signal::UpdateContext(update)),
+        ..Default::default()
+    };
+    client.signals().send_signal(request).await.expect("accepted");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(client.instance(&id).await.state(), v1::InstanceState::Scheduled);
+    // Nor is it forgotten when the process is.
+    engine.crash_and_restart().await;
+    let client = engine.client();
+    assert_eq!(client.ended(&id).await.state(), Completed);
+    assert!(std::time::SystemTime::now() >= due, "it did not start before its time");
+    let rows = client.outputs(&id).await;
+    assert_eq!(rows[0].2, json!({"message": 2}));
+}

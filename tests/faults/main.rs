@@ -209,3 +209,43 @@ async fn a_small_tenant_does_not_wait_behind_ten_thousand_starts() {
     }
     assert!(done < 9_000, "the small one came after {done} of the big tenant's {}", started.count);
 }
+
+#[tokio::test]
+async fn one_instance_that_cannot_be_read_does_not_stop_its_neighbours() {
+    use sqlx::ConnectOptions as _;
+    let mut engine = Engine::start().await;
+    let client = engine.client();
+    let gate = json!({"name": "g", "blocks": [{"type": "step", "id": "g", "handler": "noop", "wait_for_input": {"prompt": "go?"}}]});
+    client.publish(&gate).await.expect("published");
+    let mut ids = Vec::new();
+    for _ in 0..12 {
+        ids.push(client.start("g", &json!({})).await.expect("started"));
+    }
+    until("all wait", async || {
+        let filter = v1::ListInstancesRequest {
+            states: vec![v1::InstanceState::Waiting.into()],
+            ..Default::default()
+        };
+        client.instances().list_instances(filter).await.expect("a page").into_inner().instances.len() == 12
+    })
+    .await;
+    engine.kill();
+    let bad = uuid::Uuid::parse_str(&ids[0]).expect("an id");
+    let store = sqlx::sqlite::SqliteConnectOptions::new().filename(engine.dir().join("store.db"));
+    let mut store = store.connect().await.expect("the store");
+    let done = sqlx::query("UPDATE journal SET body = '{' WHERE instance_id = ?")
+        .bind(bad.as_bytes().to_vec())
+        .execute(&mut store)
+        .await
+        .expect("spoilt");
+    assert_eq!(done.rows_affected(), 1);
+    sqlx::Connection::close(store).await.expect("closed");
+
+    engine.crash_and_restart().await;
+    let client = engine.client();
+    for id in &ids[1..] {
+        client.signal(id, "human_input:g", &json!({"value": "yes"})).await.expect("accepted");
+        assert_eq!(client.ended(id).await.state(), Completed);
+    }
+    assert!(engine.log().contains("instance left alone"), "and the operator is told");
+}

@@ -162,3 +162,27 @@ fn a_cancel_of_a_paused_run_ends_it() {
     run.cancel();
     assert_eq!(run.status(), Cancelled);
 }
+
+#[test]
+fn messages_that_come_before_the_first_turn_count() {
+    use orch8_engine::Event;
+    let update = || SignalKind::UpdateContext(json!({"n": 2}).as_object().cloned().unwrap_or_default());
+
+    let mut run = Stage::of(json!([log("a", "{{data.n}}")]), json!({"n": 1}));
+    run.signal(update());
+    assert_eq!((run.status(), run.rows("a").len()), (Scheduled, 0), "a message does not start a run");
+    run.event(Event::Start);
+    assert_eq!((run.status(), run.rows("a")), (Completed, vec![json!({"message": 2})]));
+
+    let mut run = Stage::of(json!([noop("a")]), json!({}));
+    run.cancel();
+    assert_eq!((run.status(), run.closed, run.rows("a").len()), (Cancelled, 1, 0));
+
+    let mut run = Stage::of(json!([noop("a")]), json!({}));
+    run.signal(SignalKind::Pause);
+    run.event(Event::Start);
+    assert_eq!((run.status(), run.rows("a").len()), (Paused, 0));
+    run.signal(SignalKind::Resume);
+    run.go_on();
+    assert_eq!((run.status(), run.rows("a").len()), (Completed, 1));
+}

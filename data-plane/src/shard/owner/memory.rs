@@ -1,0 +1,138 @@
+//! Which instances are in memory: how they come in, how they leave, and what a turn that did not stand costs them.
+
+use orch8_model::InstanceId;
+use tokio::time::Instant;
+
+use super::{Owner, now};
+use crate::{
+    shard::hot::{Cause, Hot, Report},
+    store::{Loaded, StoreError, TenantHandle},
+};
+
+impl Owner {
+    /// Takes an instance out of memory because a turn of it did not stand; it is read again with what it had to do.
+    pub(super) fn drop_hot(&mut self, id: InstanceId, not_before: Instant) {
+        if let Some(mut hot) = self.remove_hot(id) {
+            let flying: Vec<_> = hot.flying.drain(..).collect();
+            let causes = flying.into_iter().filter_map(|flying| {
+                // The first answer belongs to the cause; the others are owed whatever happens.
+                let mut answers = flying.answers.into_iter();
+                let report = answers.next().map(|a| Report { task: a.task, answer: a.answer });
+                for late in answers {
+                    late.send();
+                }
+                // A message is still in the store, or was consumed after all: reading it again tells.
+                let is_mail = !flying.cause.mail.is_empty();
+                self.forget_mail(&flying.cause.mail);
+                (!is_mail).then_some(Cause { report, ..flying.cause })
+            });
+            let causes = causes.collect();
+            self.look = true;
+            self.again.push((not_before, id, causes));
+        }
+    }
+
+    pub(super) fn remove_hot(&mut self, id: InstanceId) -> Option<Hot> {
+        let hot = self.hot.remove(&id)?;
+        self.bytes = self.bytes.saturating_sub(hot.instance.weight());
+        self.wheel.set(id, hot.alarm, None);
+        self.ready_taken.remove(&id);
+        for task in hot.instance.open_task_ids() {
+            self.tasks.remove(&task);
+        }
+        Some(hot)
+    }
+
+    /// Notes that an instance could leave memory now.
+    pub(super) fn rest(&mut self, id: InstanceId) {
+        if let Some(hot) = self.hot.get(&id)
+            && self.evictable(hot)
+        {
+            self.idle.push_back((id, hot.used));
+        }
+    }
+
+    pub(super) fn evictable(&self, hot: &Hot) -> bool {
+        let far = i64::try_from(self.config.far.as_millis()).unwrap_or(i64::MAX);
+        hot.flying.is_empty()
+            && hot.alarm.is_none_or(|at| at > now().plus(far))
+            && hot.instance.open_task_ids().next().is_none()
+    }
+
+    pub(super) async fn evict(&mut self) {
+        while self.hot.len() > self.config.hot_max || self.bytes > self.config.hot_bytes_max {
+            let Some((id, used)) = self.idle.pop_front() else { return };
+            if !self.hot.get(&id).is_some_and(|hot| hot.used == used && self.evictable(hot)) {
+                continue;
+            }
+            match self.store.set_hot(self.lease, &[id], false).await {
+                Ok(()) => drop(self.remove_hot(id)),
+                Err(error) => {
+                    tracing::error!(shard.id = %self.lease.shard, error = &error as &dyn std::error::Error, "eviction failed");
+                    return;
+                }
+            }
+        }
+        // Entries that no longer count would make the list grow with every turn.
+        if self.idle.len() > 4 * self.hot.len() + 1024 {
+            let hot = &self.hot;
+            self.idle.retain(|(id, used)| hot.get(id).is_some_and(|hot| hot.used == *used));
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.hot.len() < self.config.hot_max && self.bytes < self.config.hot_bytes_max
+    }
+
+    /// Puts a loaded instance into memory. `None`: closed, in memory already, or unreadable: one instance that cannot be
+    /// read is reported and left alone, and never stops its shard.
+    pub(super) async fn admit(
+        &mut self,
+        loaded: Loaded,
+        ready: bool,
+    ) -> Result<Option<InstanceId>, StoreError> {
+        let id = loaded.row.birth.instance;
+        match self.rebuild_into_memory(loaded, ready).await {
+            Err(error @ StoreError::Corrupt { .. }) => {
+                tracing::error!(shard.id = %self.lease.shard, instance.id = %id, error = &error as &dyn std::error::Error, "instance left alone; restore its rows from a backup");
+                self.ready_taken.insert(id);
+                Ok(None)
+            }
+            done => done,
+        }
+    }
+
+    async fn rebuild_into_memory(
+        &mut self,
+        loaded: Loaded,
+        ready: bool,
+    ) -> Result<Option<InstanceId>, StoreError> {
+        let id = loaded.row.birth.instance;
+        if loaded.row.status.is_terminal() || self.hot.contains_key(&id) {
+            return Ok(None);
+        }
+        let tenant: TenantHandle = loaded.row.tenant.clone();
+        let sequence = loaded.row.birth.sequence;
+        let Some(compiled) = self.programs.get(&self.store, &tenant, sequence).await? else {
+            return Err(StoreError::Corrupt {
+                table: "instances",
+                column: "sequence_id",
+                key: id.to_string(),
+            });
+        };
+        let hot = Hot::wake(loaded, compiled, ready)?;
+        self.bytes += hot.instance.weight();
+        self.hot.insert(id, hot);
+        Ok(Some(id))
+    }
+
+    /// An instance that was read again: its open tries are known to the sessions or waiting in their queue.
+    pub(super) fn open_again(&mut self, id: InstanceId) {
+        if let Some(hot) = self.hot.get(&id) {
+            for d in hot.instance.open_tasks(&hot.compiled.program) {
+                self.tasks.insert(d.task, (id, d.node));
+            }
+        }
+        self.set_alarm(id);
+    }
+}
