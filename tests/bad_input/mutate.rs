@@ -40,7 +40,7 @@ type Spoilt = (Vec<String>, &'static str, Option<Value>);
 fn spoil_present(message: &DynamicMessage, field: &FieldDescriptor) -> Vec<Spoilt> {
     let value = message.get_field(field).into_owned();
     let mut found = match &value {
-        Value::Message(inner) => deeper(inner, |inner| Value::Message(inner)),
+        Value::Message(inner) => deeper(inner, Value::Message),
         Value::List(items) => {
             let first = items.first().cloned();
             let mut found = match &first {
