@@ -133,21 +133,24 @@ impl Owner {
     /// Ready rows, a few of each tenant, tenants in turn.
     pub(super) async fn claim(&mut self) -> Result<(), StoreError> {
         self.next_ready = self.store.next_ready(self.lease, now()).await?;
-        if !self.has_room() {
-            return Ok(());
-        }
         let mut tenants = self.store.ready_tenants(self.lease, now()).await?;
         if tenants.is_empty() {
+            return Ok(());
+        }
+        // Somebody waits to come in: those who rest make room.
+        self.evict(self.config.claim_batch as usize).await;
+        let limit = self.config.claim_batch.min(u32::try_from(self.room()).unwrap_or(u32::MAX));
+        if limit == 0 {
+            // Whoever leaves, or could, makes us look again.
+            self.starved = true;
             return Ok(());
         }
         self.rotation = self.rotation.wrapping_add(1);
         let turns = self.rotation % tenants.len();
         tenants.rotate_left(turns);
         let skip: Vec<InstanceId> = self.ready_taken.iter().copied().collect();
-        let claimed: Vec<Ready> = self
-            .store
-            .claim(self.lease, now(), self.config.claim_batch, self.config.claim_per_tenant, &skip, &tenants)
-            .await?;
+        let claimed: Vec<Ready> =
+            self.store.claim(self.lease, now(), limit, self.config.claim_per_tenant, &skip, &tenants).await?;
         let ids: Vec<InstanceId> = claimed.iter().map(|r| r.instance).collect();
         // There may be more: look again as soon as these are turned.
         self.look |= !claimed.is_empty();

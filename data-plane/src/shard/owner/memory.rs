@@ -34,6 +34,7 @@ impl Owner {
 
     pub(super) fn remove_hot(&mut self, id: InstanceId) -> Option<Hot> {
         let hot = self.hot.remove(&id)?;
+        self.look |= std::mem::take(&mut self.starved);
         self.bytes = self.bytes.saturating_sub(hot.instance.weight());
         self.wheel.set(id, hot.alarm, None);
         self.ready_taken.remove(&id);
@@ -49,6 +50,7 @@ impl Owner {
             && self.evictable(hot)
         {
             self.idle.push_back((id, hot.used));
+            self.look |= std::mem::take(&mut self.starved);
         }
     }
 
@@ -59,17 +61,24 @@ impl Owner {
             && hot.instance.open_task_ids().next().is_none()
     }
 
-    pub(super) async fn evict(&mut self) {
-        while self.hot.len() > self.config.hot_max || self.bytes > self.config.hot_bytes_max {
-            let Some((id, used)) = self.idle.pop_front() else { return };
-            if !self.hot.get(&id).is_some_and(|hot| hot.used == used && self.evictable(hot)) {
-                continue;
+    /// Lets the longest unused go until memory is within its bounds with `room` instances to spare, or nobody can go.
+    pub(super) async fn evict(&mut self, room: usize) {
+        let most = self.config.hot_max.saturating_sub(room);
+        let (mut leaving, mut bytes) = (Vec::new(), self.bytes);
+        while self.hot.len() - leaving.len() > most || bytes > self.config.hot_bytes_max {
+            let Some((id, used)) = self.idle.pop_front() else { break };
+            if let Some(hot) = self.hot.get(&id).filter(|hot| hot.used == used && self.evictable(hot))
+                && !leaving.contains(&id)
+            {
+                bytes = bytes.saturating_sub(hot.instance.weight());
+                leaving.push(id);
             }
-            match self.store.set_hot(self.lease, &[id], false).await {
-                Ok(()) => drop(self.remove_hot(id)),
+        }
+        if !leaving.is_empty() {
+            match self.store.set_hot(self.lease, &leaving, false).await {
+                Ok(()) => leaving.into_iter().for_each(|id| drop(self.remove_hot(id))),
                 Err(error) => {
                     tracing::error!(shard.id = %self.lease.shard, error = &error as &dyn std::error::Error, "eviction failed");
-                    return;
                 }
             }
         }
@@ -80,8 +89,12 @@ impl Owner {
         }
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.hot.len() < self.config.hot_max && self.bytes < self.config.hot_bytes_max
+    /// Instances that may still come into memory.
+    pub(super) fn room(&self) -> usize {
+        match self.bytes < self.config.hot_bytes_max {
+            true => self.config.hot_max.saturating_sub(self.hot.len()),
+            false => 0,
+        }
     }
 
     /// Puts a loaded instance into memory. `None`: closed, in memory already, or unreadable: one instance that cannot be

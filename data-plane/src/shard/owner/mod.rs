@@ -81,6 +81,8 @@ pub struct Owner {
     offers: Vec<ReadyTask>,
     offer_again: Option<Instant>,
     look: bool,
+    /// Ready rows wait for room in memory.
+    starved: bool,
     next_look: Instant,
     next_ready: Option<Millis>,
     rotation: usize,
@@ -121,6 +123,7 @@ impl Owner {
             offers: Vec::new(),
             offer_again: None,
             look: true,
+            starved: false,
             next_look: Instant::now(),
             next_ready: None,
             rotation: 0,
@@ -163,6 +166,8 @@ impl Owner {
 
     /// Everything that can be done now.
     async fn round(&mut self) {
+        // First what others wait for: no committed try waits for a read of ours.
+        self.offer_all();
         if std::mem::take(&mut self.doubt) {
             self.ask_for_lease().await;
         }
@@ -175,7 +180,6 @@ impl Owner {
             self.next_look = Instant::now() + RETRY;
         }
         self.read_again().await;
-        self.offer_all();
         self.end_hold();
         self.wake_due();
         for _ in 0..TURNS_PER_ROUND {
@@ -186,7 +190,7 @@ impl Owner {
                 permit.send(submitted);
             }
         }
-        self.evict().await;
+        self.evict(0).await;
     }
 
     /// When to look up next, if nothing is posted before.
