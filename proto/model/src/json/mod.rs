@@ -48,7 +48,7 @@ pub fn parse_nested(bytes: &[u8], depth_max: usize) -> Result<Value, JsonProblem
     read::read(bytes, depth_max)
 }
 
-/// Reads back a record of ours, printed with [`print`]: the same rules, with room for the record's own levels around the
+/// Reads back a record of ours, printed with [`print()`]: the same rules, with room for the record's own levels around the
 /// values in it. Errors: not JSON under the rules, or not a `T` (`INVALID_JSON`).
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonProblem> {
     let value = read::read(bytes, JSON_DEPTH_MAX + ENVELOPE_DEPTH)?;

@@ -10,14 +10,14 @@ pub fn print(value: &Value) -> String {
     out
 }
 
-/// The canonical text: as [`print`], with keys sorted by UTF-16 units. What content hashes are made of.
+/// The canonical text: as [`print()`], with keys sorted by UTF-16 units. What content hashes are made of.
 pub fn canonical(value: &Value) -> String {
     let mut out = String::new();
     write(value, true, &mut out);
     out
 }
 
-/// Bytes of the [`print`]ed text, without making it.
+/// Bytes of the [`print()`]ed text, without making it.
 pub fn size(value: &Value) -> usize {
     let mut count = Count(0);
     write(value, false, &mut count);
