@@ -84,7 +84,10 @@ impl Actor {
         let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let pid = pid.with_context(|| format!("the {} has no process id", self.name))?;
         kill_process(pid, Signal::TERM).with_context(|| format!("stopping the {}", self.name))?;
+        // Waiting would close its standard input, and that means: leave at once.
+        let held = self.child.stdin.take();
         let ended = tokio::time::timeout(START_LIMIT, self.child.wait()).await;
+        drop(held);
         ended.with_context(|| format!("the {} does not stop", self.name))?.map(drop).map_err(Into::into)
     }
 
