@@ -111,3 +111,30 @@ async fn a_message_to_a_run_that_is_not_due_yet_does_not_start_it() {
     let rows = client.outputs(&id).await;
     assert_eq!(rows[0].2, json!({"message": 2}));
 }
+
+#[tokio::test]
+async fn a_sender_that_awaits_each_answer_keeps_its_order() {
+    let engine = Engine::start().await;
+    let client = engine.client();
+    client
+        .publish(&json!({"name": "gate", "blocks": [
+            {"type": "step", "id": "ask", "handler": "log", "params": {"message": "{{data.last}}"}, "wait_for_input": {"prompt": "go?"}}
+        ]}))
+        .await
+        .expect("published");
+    for _ in 0..20 {
+        let id = client.start("gate", &json!({})).await.expect("started");
+        for n in 1..=10 {
+            let update = v1::UpdateContextSignal { data: Some(payload(&json!({ "last": n }))) };
+            let request = v1::SendSignalRequest {
+                instance_id: id.clone(),
+                signal: Some(v1::send_signal_request::Signal::UpdateContext(update)),
+                ..Default::default()
+            };
+            client.signals().send_signal(request).await.expect("accepted");
+        }
+        client.signal(&id, "human_input:ask", &json!({"value": "yes"})).await.expect("accepted");
+        assert_eq!(client.ended(&id).await.state(), Completed);
+        assert_eq!(client.outputs(&id).await[0].2, json!({"message": 10}));
+    }
+}
