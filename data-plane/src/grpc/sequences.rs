@@ -114,7 +114,8 @@ fn document(payload: Option<v1::Payload>) -> Result<Vec<u8>, Fault> {
     Ok(payload.data.to_vec())
 }
 
-/// Either an id, or a name and a version. `prefix` and `name_field` are for faults.
+/// Either an id, or a name and a version. `prefix` and `name_field` are for faults. A namespace beside an id says nothing,
+/// but has to be one.
 pub(super) fn sequence_ref(
     prefix: &str,
     id: &str,
@@ -123,19 +124,26 @@ pub(super) fn sequence_ref(
     name: &str,
     version: i32,
 ) -> Result<SequenceRef, Fault> {
-    let id = door::optional_id(&format!("{prefix}sequence_id"), id, SequenceId)?;
+    let at = |field: &str| format!("{prefix}{field}");
+    let id = door::optional_id(&at("sequence_id"), id, SequenceId)?;
+    let namespace = door::namespace(&at("namespace"), namespace)?;
+    if version < 0 {
+        return Err(Fault::invalid(at("version"), "must be at least 1, or 0 for the newest"));
+    }
     match id {
-        Some(_) if !name.is_empty() || version != 0 => Err(Fault::invalid(
-            format!("{prefix}sequence_id"),
-            format!("and {name_field} cannot both be given"),
-        )),
+        Some(_) if !name.is_empty() => {
+            Err(Fault::invalid(at("sequence_id"), format!("and {name_field} cannot both be given")))
+        }
+        Some(_) if version != 0 => {
+            Err(Fault::invalid(at("version"), "cannot be given with sequence_id, which is of one version"))
+        }
         Some(id) => Ok(SequenceRef::Id(id)),
-        None if version < 0 => {
-            Err(Fault::invalid(format!("{prefix}version"), "must be at least 1, or 0 for the newest"))
+        None if name.is_empty() => {
+            Err(Fault::invalid(at(name_field), "must not be empty, unless sequence_id is given"))
         }
         None => Ok(SequenceRef::Name {
-            namespace: door::namespace(&format!("{prefix}namespace"), namespace)?,
-            name: door::name(&format!("{prefix}{name_field}"), name)?,
+            namespace,
+            name: door::name(&at(name_field), name)?,
             version: (version != 0).then_some(version),
         }),
     }

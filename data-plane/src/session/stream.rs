@@ -134,7 +134,12 @@ where
         let first = match timeout(config.hello, next_frame(&mut self.inbound, &self.line, config.frame_bytes))
             .await
         {
-            Ok(frame) => frame?,
+            Ok(Ok(frame)) => frame,
+            // No session was opened, so none would ever end the stream.
+            Ok(Err(Stop::Finished)) => {
+                return Err(Fault::invalid("hello", "must come before the worker closes its half").into());
+            }
+            Ok(Err(stop)) => return Err(stop),
             Err(_) => {
                 let limit = config.hello.as_millis();
                 return Err(Fault::invalid("hello", format_args!("did not come within {limit} ms")).into());
