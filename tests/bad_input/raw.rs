@@ -17,8 +17,10 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-/// Longest wait for the first answer of a stream; a stream that is fine may have none.
-const STREAM: Duration = Duration::from_secs(2);
+use crate::rig::PATIENCE;
+
+/// Longest wait for the first answer of a watch; one that is fine may have none.
+const WATCH: Duration = Duration::from_millis(500);
 
 /// One connection, whoever's key a call carries.
 pub struct Raw {
@@ -113,18 +115,19 @@ impl Raw {
         grpc.ready().await.expect("a connection");
         let path = crate::path_of(method).parse().expect("a path");
         let mut answers = grpc.streaming(request, path, Bytes).await?.into_inner();
-        let mut last = None;
-        loop {
-            match tokio::time::timeout(STREAM, answers.message()).await {
-                Ok(Ok(Some(answer))) => last = Some(answer),
-                Ok(Ok(None)) | Err(_) => return Ok(last),
-                Ok(Err(status)) => return Err(status),
-            }
+        if method.is_server_streaming() && !method.is_client_streaming() {
             // A watch has no end; its first message says that it was taken.
-            if method.is_server_streaming() && !method.is_client_streaming() {
-                return Ok(last);
-            }
+            return tokio::time::timeout(WATCH, answers.message()).await.unwrap_or(Ok(None));
         }
+        let mut last = None;
+        let all = async {
+            while let Some(answer) = answers.message().await? {
+                last = Some(answer);
+            }
+            Ok(last)
+        };
+        // Whoever has said everything is answered to the end, also on a stream.
+        tokio::time::timeout(PATIENCE, all).await.expect("an end of the answer")
     }
 }
 
@@ -149,7 +152,11 @@ pub async fn status_of(answer: http::Response<Body>) -> Status {
         return status;
     }
     let mut body = answer.into_body();
-    while let Some(frame) = futures::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+    let mut next = async || {
+        let frame = futures::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+        tokio::time::timeout(PATIENCE, frame).await.expect("an end of the answer")
+    };
+    while let Some(frame) = next().await {
         if let Ok(trailers) = frame.expect("a frame").into_trailers() {
             return Status::from_header_map(&trailers).expect("a status");
         }
