@@ -46,6 +46,11 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.watchers.by_instance.remove_if(&self.instance, |_, sender| sender.receiver_count() <= 1);
+        let Self { watchers, instance, changes } = self;
+        // Our own receiver goes while the entry is held: of two watches that end at once one sees that it was the last.
+        watchers.by_instance.remove_if(instance, |_, sender| {
+            *changes = watch::channel(0).1;
+            sender.receiver_count() == 0
+        });
     }
 }

@@ -23,8 +23,10 @@ pub struct Hot {
     pub priority: u8,
     /// What the instance row says; it is written again only when this differs.
     pub stored: Status,
-    /// Came from a ready row that its first turn deletes.
+    /// Not begun yet: there is a ready row, which the start or the end deletes.
     pub ready: bool,
+    /// Causes of it that wait to be turned: until then it stays in memory.
+    pub queued: usize,
     /// Its alarm in the wheel.
     pub alarm: Option<Millis>,
     /// Turns and bytes since the last snapshot.
@@ -105,7 +107,7 @@ pub fn status_of(verdict: Verdict) -> v1::ResultStatus {
 
 impl Hot {
     /// Snapshot, then the tail.
-    pub fn wake(loaded: Loaded, compiled: Arc<Compiled>, ready: bool) -> Result<Self, StoreError> {
+    pub fn wake(loaded: Loaded, compiled: Arc<Compiled>) -> Result<Self, StoreError> {
         let instance = rebuild(&loaded, &compiled)?;
         let bytes = loaded.tail.iter().map(|row| row.body.len()).sum();
         Ok(Self {
@@ -113,9 +115,10 @@ impl Hot {
             stored: loaded.row.status,
             tenant: loaded.row.tenant,
             priority: loaded.row.birth.priority,
+            ready: !instance.begun(),
+            queued: 0,
             instance,
             compiled,
-            ready,
             alarm: None,
             flying: VecDeque::new(),
             used: 0,

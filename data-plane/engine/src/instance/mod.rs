@@ -202,6 +202,17 @@ impl Instance {
         self.state.error.as_deref()
     }
 
+    /// The start has acted: the root body was opened.
+    pub fn begun(&self) -> bool {
+        self.state.frames_made > 0
+    }
+
+    /// Work was left at a turn's bound, which only [`crate::Event::Continue`] takes up: no timer and no message has to
+    /// come.
+    pub fn has_work(&self) -> bool {
+        !self.state.paused && self.state.finished.is_none() && !self.state.work.is_empty()
+    }
+
     /// Earliest instant at which a timer acts; `None` while paused or when none is set.
     pub fn next_wake(&self) -> Option<Millis> {
         if self.state.paused {

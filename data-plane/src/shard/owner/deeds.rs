@@ -30,12 +30,12 @@ impl Owner {
             Fate::Answered(TurnAnswer::Fenced) => {
                 tracing::warn!(shard.id = %self.lease.shard, instance.id = %settled.instance, "turn refused by a fence");
                 self.doubt = true;
-                self.drop_hot(settled.instance, Instant::now() + RETRY);
+                self.drop_hot(settled.instance, Instant::now() + RETRY, false);
             }
             Fate::Answered(TurnAnswer::Lost | TurnAnswer::HasMail) => {
-                self.drop_hot(settled.instance, Instant::now())
+                self.drop_hot(settled.instance, Instant::now(), false)
             }
-            Fate::Unknown => self.drop_hot(settled.instance, Instant::now() + RETRY),
+            Fate::Unknown => self.drop_hot(settled.instance, Instant::now() + RETRY, true),
         }
     }
 
@@ -85,6 +85,7 @@ impl Owner {
 
     pub(super) fn remember(&mut self, task: TaskRef) {
         self.tasks.remove(&task.task);
+        self.held.remove(&task.task);
         if self.accepted.insert(task.task, task.claim_epoch).is_none() {
             self.accepted_order.push_back(task.task);
         }

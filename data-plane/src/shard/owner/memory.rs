@@ -1,35 +1,48 @@
 //! Which instances are in memory: how they come in, how they leave, and what a turn that did not stand costs them.
 
-use orch8_model::InstanceId;
+use orch8_engine::Event;
+use orch8_model::{InstanceId, TenantId};
 use tokio::time::Instant;
 
-use super::{Owner, now};
+use super::{Owner, now, turning::far_of};
 use crate::{
-    shard::hot::{Cause, Hot, Report},
+    shard::hot::{Cause, Flying, Hot},
     store::{Loaded, StoreError, TenantHandle},
 };
 
+/// An instance that has to be read again, with what it had to do.
+pub struct Dropped {
+    pub tenant: TenantId,
+    /// Whether its turns were committed is known only when it is read again.
+    pub unknown: bool,
+    /// Turns that did not stand, oldest first.
+    pub flying: Vec<Flying>,
+    /// What came since.
+    pub causes: Vec<Cause>,
+}
+
 impl Owner {
     /// Takes an instance out of memory because a turn of it did not stand; it is read again with what it had to do.
-    pub(super) fn drop_hot(&mut self, id: InstanceId, not_before: Instant) {
-        if let Some(mut hot) = self.remove_hot(id) {
-            let flying: Vec<_> = hot.flying.drain(..).collect();
-            let causes = flying.into_iter().filter_map(|flying| {
-                // The first answer belongs to the cause; the others are owed whatever happens.
-                let mut answers = flying.answers.into_iter();
-                let report = answers.next().map(|a| Report { task: a.task, answer: a.answer });
-                for late in answers {
-                    late.send();
-                }
-                // A message is still in the store, or was consumed after all: reading it again tells.
-                let is_mail = !flying.cause.mail.is_empty();
-                self.forget_mail(&flying.cause.mail);
-                (!is_mail).then_some(Cause { report, ..flying.cause })
-            });
-            let causes = causes.collect();
-            self.look = true;
-            self.again.push((not_before, id, causes));
+    /// Until then reports and lost leases of its open tries still find it. `unknown`: its turns may have been committed.
+    pub(super) fn drop_hot(&mut self, id: InstanceId, not_before: Instant, unknown: bool) {
+        let Some(hot) = self.hot.get(&id) else { return };
+        // Its start waits in `causes` or is read again with it: nobody else claims it meanwhile.
+        let claimed = self.ready_taken.contains(&id);
+        let tasks: Vec<_> =
+            hot.instance.open_task_ids().filter_map(|task| Some((task, *self.tasks.get(&task)?))).collect();
+        let Some(hot) = self.remove_hot(id) else { return };
+        self.tasks.extend(tasks);
+        if claimed {
+            self.ready_taken.insert(id);
         }
+        for flying in &hot.flying {
+            // A message is still in the store, or was consumed after all: reading it again tells.
+            self.forget_mail(&flying.cause.mail);
+        }
+        self.look = true;
+        let dropped =
+            Dropped { tenant: hot.tenant.tenant, unknown, flying: hot.flying.into(), causes: Vec::new() };
+        self.again.insert(id, (not_before, dropped));
     }
 
     pub(super) fn remove_hot(&mut self, id: InstanceId) -> Option<Hot> {
@@ -55,9 +68,12 @@ impl Owner {
     }
 
     pub(super) fn evictable(&self, hot: &Hot) -> bool {
-        let far = i64::try_from(self.config.far.as_millis()).unwrap_or(i64::MAX);
+        // A clock that was set back makes no near timer a far one: nobody has stored it.
+        let near = self.horizon.max(now().plus(far_of(&self.config)));
         hot.flying.is_empty()
-            && hot.alarm.is_none_or(|at| at > now().plus(far))
+            && hot.queued == 0
+            && !hot.instance.has_work()
+            && hot.alarm.is_none_or(|at| at > near)
             && hot.instance.open_task_ids().next().is_none()
     }
 
@@ -79,6 +95,7 @@ impl Owner {
                 Ok(()) => leaving.into_iter().for_each(|id| drop(self.remove_hot(id))),
                 Err(error) => {
                     tracing::error!(shard.id = %self.lease.shard, error = &error as &dyn std::error::Error, "eviction failed");
+                    leaving.into_iter().for_each(|id| self.rest(id));
                 }
             }
         }
@@ -99,13 +116,9 @@ impl Owner {
 
     /// Puts a loaded instance into memory. `None`: closed, in memory already, or unreadable: one instance that cannot be
     /// read is reported and left alone, and never stops its shard.
-    pub(super) async fn admit(
-        &mut self,
-        loaded: Loaded,
-        ready: bool,
-    ) -> Result<Option<InstanceId>, StoreError> {
+    pub(super) async fn admit(&mut self, loaded: Loaded) -> Result<Option<InstanceId>, StoreError> {
         let id = loaded.row.birth.instance;
-        match self.rebuild_into_memory(loaded, ready).await {
+        match self.rebuild_into_memory(loaded).await {
             Err(error @ StoreError::Corrupt { .. }) => {
                 tracing::error!(shard.id = %self.lease.shard, instance.id = %id, error = &error as &dyn std::error::Error, "instance left alone; restore its rows from a backup");
                 self.ready_taken.insert(id);
@@ -115,11 +128,7 @@ impl Owner {
         }
     }
 
-    async fn rebuild_into_memory(
-        &mut self,
-        loaded: Loaded,
-        ready: bool,
-    ) -> Result<Option<InstanceId>, StoreError> {
+    async fn rebuild_into_memory(&mut self, loaded: Loaded) -> Result<Option<InstanceId>, StoreError> {
         let id = loaded.row.birth.instance;
         if loaded.row.status.is_terminal() || self.hot.contains_key(&id) {
             return Ok(None);
@@ -133,7 +142,7 @@ impl Owner {
                 key: id.to_string(),
             });
         };
-        let hot = Hot::wake(loaded, compiled, ready)?;
+        let hot = Hot::wake(loaded, compiled)?;
         self.bytes += hot.instance.weight();
         self.hot.insert(id, hot);
         Ok(Some(id))
@@ -146,6 +155,16 @@ impl Owner {
                 self.tasks.insert(d.task, (id, d.node));
             }
         }
+        self.go_on(id);
         self.set_alarm(id);
+    }
+
+    /// Work that was left at a turn's bound goes on: the action that said so may have been lost with its owner.
+    pub(super) fn go_on(&mut self, id: InstanceId) {
+        if let Some(hot) = self.hot.get(&id)
+            && hot.instance.has_work()
+        {
+            self.push(hot.tenant.tenant.clone(), id, Cause::of(Event::Continue));
+        }
     }
 }

@@ -21,6 +21,7 @@ use orch8_proto::v1;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
+use self::memory::Dropped;
 use super::{
     committer::Submitted,
     hot::{Answer, Cause, Hot, Report},
@@ -37,6 +38,8 @@ use crate::{
 
 /// Mail rows read at a time.
 const MAIL_BATCH: u32 = 1024;
+/// Mail rows in memory: beyond, the rest waits in the store until half of these are absorbed.
+const MAIL_TAKEN_MAX: usize = 8 * MAIL_BATCH as usize;
 /// Instances read at a time when a shard is taken.
 const LOAD_BATCH: u32 = 512;
 /// Turns between two looks at the mailbox, so that acknowledgements never wait behind a long queue.
@@ -71,12 +74,18 @@ pub struct Owner {
     /// Mail and ready rows in `causes` or on their way to the store.
     mail_taken: HashSet<i64>,
     ready_taken: HashSet<InstanceId>,
+    /// Mail up to this number has been read; it starts again from 0 when some of it was left.
+    mail_after: i64,
+    /// There was no room to read more mail.
+    mail_waits: bool,
+    /// Stored timers up to this instant are looked at; it never goes back, even if the clock does.
+    horizon: Millis,
     /// Evictable instances, longest unused first, with the `used` number they had.
     idle: VecDeque<(InstanceId, u64)>,
     accepted: HashMap<TaskId, ClaimEpoch>,
     accepted_order: VecDeque<TaskId>,
     /// Instances to be read again, not before when, with what has to be turned.
-    again: Vec<(Instant, InstanceId, Vec<Cause>)>,
+    again: HashMap<InstanceId, (Instant, Dropped)>,
     /// Committed tries on their way to the sessions; what these refuse is offered again at `offer_again`.
     offers: Vec<ReadyTask>,
     offer_again: Option<Instant>,
@@ -116,10 +125,13 @@ impl Owner {
             causes: Fair::new(1),
             mail_taken: HashSet::new(),
             ready_taken: HashSet::new(),
+            mail_after: 0,
+            mail_waits: false,
+            horizon: Millis(0),
             idle: VecDeque::new(),
             accepted: HashMap::new(),
             accepted_order: VecDeque::new(),
-            again: Vec::new(),
+            again: HashMap::new(),
             offers: Vec::new(),
             offer_again: None,
             look: true,
@@ -150,6 +162,8 @@ impl Owner {
                         Some(post) => self.take(post),
                         None => return,
                     },
+                    // Other shards may have taken all of the committer's room, and then no post tells that it is back.
+                    Ok(_) = self.submit.clone().reserve_owned(), if !self.causes.is_empty() => {}
                     () = tokio::time::sleep_until(self.alarm()) => {}
                     () = stop.cancelled() => break,
                 }
@@ -197,7 +211,7 @@ impl Owner {
     fn alarm(&self) -> Instant {
         let due = [self.wheel.next(), self.next_ready].into_iter().flatten().min();
         let by_clock = due.map(|at| Instant::now() + Duration::from_millis(at.since(now()) as u64));
-        let again = self.again.iter().map(|(at, ..)| *at).min();
+        let again = self.again.values().map(|(at, _)| *at).min();
         [Some(self.next_look), by_clock, self.hold_ends, again, self.offer_again]
             .into_iter()
             .flatten()
@@ -210,7 +224,6 @@ impl Owner {
             Post::Nudge => self.look = true,
             Post::Settled(settled) => settled.into_iter().for_each(|s| self.settle(s)),
             Post::Session(FromSession::Reported { tenant, task, outcome, answer }) => {
-                self.held.remove(&task.task);
                 let report = Report { task, answer };
                 match self.tasks.get(&task.task).copied() {
                     Some((instance, node)) if self.is_of(instance, &tenant) => {
@@ -235,8 +248,11 @@ impl Owner {
                     Some((instance, _))
                         if self.is_of(instance, &tenant) && self.held.get(&task.task) == Some(&task) =>
                     {
-                        self.held.remove(&task.task);
-                        self.adopted(instance, task)
+                        let adopted = self.adopted(instance, task);
+                        if adopted.is_some() {
+                            self.held.remove(&task.task);
+                        }
+                        adopted
                     }
                     Some(_) | None => None,
                 };
@@ -246,7 +262,13 @@ impl Owner {
     }
 
     fn is_of(&self, instance: InstanceId, tenant: &TenantId) -> bool {
-        self.hot.get(&instance).is_some_and(|hot| hot.tenant.tenant == *tenant)
+        self.tenant_of(instance) == Some(tenant)
+    }
+
+    /// Of an instance in memory, or on its way back into it.
+    fn tenant_of(&self, instance: InstanceId) -> Option<&TenantId> {
+        let dropped = || self.again.get(&instance).map(|(_, dropped)| &dropped.tenant);
+        self.hot.get(&instance).map(|hot| &hot.tenant.tenant).or_else(dropped)
     }
 
     /// The task as its worker's session has to know it from now on.
@@ -260,13 +282,16 @@ impl Owner {
     }
 
     fn lost(&mut self, instance: InstanceId, node: NodeNo, task: TaskRef, how: HowLost) {
-        if let Some(tenant) = self.hot.get(&instance).map(|hot| hot.tenant.tenant.clone()) {
+        if let Some(tenant) = self.tenant_of(instance).cloned() {
             let event = Event::Lost { node, attempt: task.attempt, claim_epoch: task.claim_epoch, how };
             self.push(tenant, instance, Cause::of(event));
         }
     }
 
     fn push(&mut self, tenant: TenantId, instance: InstanceId, cause: Cause) {
+        if let Some(hot) = self.hot.get_mut(&instance) {
+            hot.queued += 1;
+        }
         self.causes.push(tenant, 1, 1, (instance, cause));
     }
 

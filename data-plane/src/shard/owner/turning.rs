@@ -4,7 +4,7 @@ use orch8_engine::{Action, Event, Instance, Turn, Verdict, turn};
 use orch8_model::{InstanceId, Millis, json};
 use orch8_proto::v1;
 
-use super::{Owner, now};
+use super::{MAIL_TAKEN_MAX, Owner, now};
 use crate::{
     shard::{
         committer::Submitted,
@@ -20,14 +20,21 @@ impl Owner {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (seed, at, lease) = (self.seed, now(), self.lease);
         let Some(hot) = self.hot.get_mut(&id) else {
-            // Dropped since it was queued: the store knows better, and what was mail is still there.
+            // Dropped since it was queued: what was mail is still in the store, the rest waits until it is read again.
             self.forget_mail(&cause.mail);
-            if let Some(report) = cause.report {
+            self.mail_after = 0;
+            if let Some((_, dropped)) = self.again.get_mut(&id) {
+                if cause.mail.is_empty() {
+                    dropped.causes.push(cause);
+                }
+            } else if let Some(report) = cause.report {
                 self.answer_unknown(report);
             }
             return None;
         };
         hot.used += 1;
+        hot.queued = hot.queued.saturating_sub(1);
+        self.horizon = self.horizon.max(at.plus(far_of(&self.config)));
         let (turn_no, weight) = (hot.instance.next_turn(), hot.instance.weight());
         let Turn { record, actions, verdict } =
             turn(&hot.compiled.program, &mut hot.instance, cause.event.clone(), at, seed);
@@ -69,6 +76,15 @@ impl Owner {
         verdict: Option<Verdict>,
     ) {
         self.forget_mail(&mail);
+        self.answer_after_flying(id, report, verdict);
+        // No commit follows that would set its alarm and let it rest.
+        if self.hot.get(&id).is_some_and(|hot| hot.flying.is_empty()) {
+            self.set_alarm(id);
+            self.rest(id);
+        }
+    }
+
+    fn answer_after_flying(&mut self, id: InstanceId, report: Option<Report>, verdict: Option<Verdict>) {
         let Some(report) = report else { return };
         let duplicate = self.accepted.get(&report.task.task) == Some(&report.task.claim_epoch);
         let status = match verdict {
@@ -86,11 +102,20 @@ impl Owner {
         for seq in mail {
             self.mail_taken.remove(seq);
         }
+        if self.mail_waits && self.mail_taken.len() < MAIL_TAKEN_MAX / 2 {
+            self.mail_waits = false;
+            self.look = true;
+        }
     }
 }
 
 fn json_of(record: &orch8_engine::TurnRecord) -> String {
     serde_json::to_value(record).map(|v| json::print(&v)).unwrap_or_default()
+}
+
+/// How far away a timer is stored, in milliseconds.
+pub(super) fn far_of(config: &ShardConfig) -> i64 {
+    i64::try_from(config.far.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// A turn as the engine decided it.
@@ -113,7 +138,7 @@ fn write_of(
     config: &ShardConfig,
 ) -> TurnWrite {
     let Decided { turn_no, at, body, actions, mail, starts } = decided;
-    let far = i64::try_from(config.far.as_millis()).unwrap_or(i64::MAX);
+    let far = far_of(config);
     let (status, closed) = (hot.instance.status(), hot.instance.status().is_terminal());
     let snapshot = snapshot_due(hot, body.len(), closed, config).then(|| hot.instance.snapshot());
     if snapshot.is_some() {
