@@ -144,3 +144,17 @@ async fn what_sleeps_long_leaves_memory_and_wakes_in_time() {
     room.until(Status::Completed, RUNS).await;
     room.room.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_goes_on_by_itself_is_not_put_out_of_memory() {
+    let room = Room::open(ShardConfig { hot_max: 2, ..ShardConfig::default() }).await;
+    room.publish(json!({"name": "l", "blocks": [
+        {"type": "loop", "id": "l", "condition": "true", "max_iterations": 2_000, "body": [
+            {"type": "step", "id": "a", "handler": "noop"}
+        ]}
+    ]}))
+    .await;
+    room.start("l", 40).await;
+    room.until(Status::Completed, 40).await;
+    room.room.close().await;
+}

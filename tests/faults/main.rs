@@ -1,5 +1,6 @@
 //! Processes that are killed, paused, told to leave, or started twice.
 
+mod crash;
 #[path = "../rig/mod.rs"]
 mod rig;
 
