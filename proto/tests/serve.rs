@@ -34,6 +34,21 @@ struct Stubborn;
 #[tonic::async_trait]
 impl fleet::FleetService for Stubborn {
     type WatchStream = stream::Pending<Result<v1::WatchResponse, Status>>;
+    type JoinStream = stream::Pending<Result<v1::JoinResponse, Status>>;
+
+    async fn join(
+        &self,
+        _request: Request<tonic::Streaming<v1::JoinRequest>>,
+    ) -> Result<Response<Self::JoinStream>, Status> {
+        Ok(Response::new(stream::pending()))
+    }
+
+    async fn find_endpoints(
+        &self,
+        _request: Request<v1::FindEndpointsRequest>,
+    ) -> Result<Response<v1::FindEndpointsResponse>, Status> {
+        Ok(Response::new(v1::FindEndpointsResponse::default()))
+    }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         assert!(request.metadata().get("authorization").is_none(), "the secret went no further");

@@ -31,6 +31,22 @@ pub struct FleetApi(pub ControlPlane);
 
 #[tonic::async_trait]
 impl FleetService for FleetApi {
+    type JoinStream = Pin<Box<dyn Stream<Item = Result<v1::JoinResponse, Status>> + Send>>;
+
+    async fn join(
+        &self,
+        _request: Request<tonic::Streaming<v1::JoinRequest>>,
+    ) -> Result<Response<Self::JoinStream>, Status> {
+        Err(status::of(Fault::not_found()))
+    }
+
+    async fn find_endpoints(
+        &self,
+        _request: Request<v1::FindEndpointsRequest>,
+    ) -> Result<Response<v1::FindEndpointsResponse>, Status> {
+        Err(status::of(Fault::not_found()))
+    }
+
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
@@ -53,10 +69,10 @@ impl FleetService for FleetApi {
         let nodes = self.0.fleet.watchers().into_iter().map(|watcher| v1::FleetNode {
             node_id: watcher.node.to_string(),
             stores: watcher.stores.clone(),
-            connected_at: Some(door::wire_instant(watcher.connected_at)),
-            resume_token: watcher.sent(),
+            joined_at: Some(door::wire_instant(watcher.connected_at)),
+            ..Default::default()
         });
-        Ok(Response::new(v1::DescribeFleetResponse { nodes: nodes.collect() }))
+        Ok(Response::new(v1::DescribeFleetResponse { nodes: nodes.collect(), shards: Vec::new() }))
     }
 }
 

@@ -17,6 +17,20 @@ pub struct Placements(pub ControlPlane);
 
 #[tonic::async_trait]
 impl PlacementService for Placements {
+    async fn register_store(
+        &self,
+        _request: Request<v1::RegisterStoreRequest>,
+    ) -> Result<Response<v1::RegisterStoreResponse>, Status> {
+        Err(status::of(orch8_model::Fault::not_found()))
+    }
+
+    async fn list_stores(
+        &self,
+        _request: Request<v1::ListStoresRequest>,
+    ) -> Result<Response<v1::ListStoresResponse>, Status> {
+        Err(status::of(orch8_model::Fault::not_found()))
+    }
+
     async fn set_placement(
         &self,
         request: Request<v1::SetPlacementRequest>,

@@ -171,7 +171,7 @@ async fn the_fleet_is_who_watches_now() {
     let nodes = nodes.await.expect("soon");
     assert_eq!(nodes.len(), 1);
     assert_eq!((nodes[0].node_id.as_str(), nodes[0].stores.clone()), ("n1", vec!["main".to_owned()]));
-    assert!(nodes[0].connected_at.is_some());
+    assert!(nodes[0].joined_at.is_some());
     drop(node);
     let gone = async {
         while !describe().await.is_empty() {

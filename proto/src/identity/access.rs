@@ -31,6 +31,8 @@ const READS_SEQUENCES: Access = OneOf(&[Client, Publisher, Operator]);
 /// Path of every RPC, and who may call it.
 pub const TABLE: &[(&str, Access)] = &[
     ("/orch8.v1.FleetService/DescribeFleet", OPERATES),
+    ("/orch8.v1.FleetService/FindEndpoints", OneOf(&[Client, Worker, Operator])),
+    ("/orch8.v1.FleetService/Join", OneOf(&[Node])),
     ("/orch8.v1.FleetService/Watch", OneOf(&[Node])),
     ("/orch8.v1.InstanceService/CancelInstance", RUNS),
     ("/orch8.v1.InstanceService/GetInstance", RUNS),
@@ -42,6 +44,8 @@ pub const TABLE: &[(&str, Access)] = &[
     ("/orch8.v1.InstanceService/WatchInstance", RUNS),
     ("/orch8.v1.PlacementService/GetPlacement", OneOf(&[Operator, PlacementAdmin])),
     ("/orch8.v1.PlacementService/ListPlacements", OneOf(&[Operator, PlacementAdmin])),
+    ("/orch8.v1.PlacementService/ListStores", OneOf(&[Operator, PlacementAdmin])),
+    ("/orch8.v1.PlacementService/RegisterStore", OneOf(&[PlacementAdmin])),
     ("/orch8.v1.PlacementService/SetPlacement", OneOf(&[PlacementAdmin])),
     ("/orch8.v1.SequenceService/GetSequence", READS_SEQUENCES),
     ("/orch8.v1.SequenceService/ListSequences", READS_SEQUENCES),
