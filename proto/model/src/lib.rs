@@ -3,6 +3,7 @@
 //! A value of one of these types is valid; there is no `validate()`. This room does no I/O, reads no clock, and knows
 //! neither the wire nor any database.
 
+mod database;
 mod epoch;
 pub mod fault;
 mod id;
@@ -13,6 +14,7 @@ mod role;
 mod step_error;
 mod time;
 
+pub use database::{DATABASE_URL_MAX, DatabaseUrl, DatabaseUrlError};
 pub use epoch::{ClaimEpoch, LeaseEpoch, PlacementEpoch, Shard};
 pub use fault::{Fault, FieldProblem, Reason, StatusClass};
 pub use id::{ContinuityId, InstanceId, SequenceId, TaskId};
