@@ -12,7 +12,8 @@ use orch8_data_plane::{
 };
 use orch8_engine::{SignalKind, Status};
 use orch8_model::{
-    InstanceId, Millis, Namespace, NodeName, PlacementEpoch, SequenceName, StoreName, TenantId,
+    InstanceId, LeaseEpoch, Millis, Namespace, NodeName, PlacementEpoch, SequenceName, Shard, StoreName,
+    TenantId,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -38,13 +39,17 @@ impl Room {
         let store = Store::open(&folder.path().join("store.db")).await.expect("a store");
         let name = StoreName::parse("local").expect("a name");
         let node = NodeName::parse("n").expect("a name");
-        let room = StoreRoom::open(name.clone(), store, &node, config, SessionConfig::default())
-            .await
-            .expect("a room");
+        let room = StoreRoom::new(name.clone(), store, node, config, SessionConfig::default());
+        let first = LeaseEpoch::new(1).expect("small");
+        let all = (0..room.store().shards()).map(|shard| (Shard(shard), first)).collect();
+        assert_eq!(room.own(&all).await.expect("owned"), []);
         let router = Router::new(HashMap::from([(name.clone(), room.clone())]));
         let tenant = TenantId::parse("acme").expect("a name");
         let epoch = PlacementEpoch::new(1).expect("small");
-        router.learn(vec![Placement { tenant: tenant.clone(), store: name, epoch }]).await.expect("learned");
+        router
+            .learn(vec![Placement { tenant: tenant.clone(), store: name, epoch }], true)
+            .await
+            .expect("learned");
         Self { plane: DataPlane { router, leaving: CancellationToken::new() }, tenant, room, _folder: folder }
     }
 

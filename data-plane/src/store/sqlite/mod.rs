@@ -70,6 +70,18 @@ impl SqliteStore {
         Self::SHARDS
     }
 
+    pub fn kind(&self) -> orch8_proto::v1::StoreKind {
+        orch8_proto::v1::StoreKind::Sqlite
+    }
+    pub async fn commit_seqs(&self) -> Result<Vec<(Shard, LeaseEpoch, u64)>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Commits that this store takes at a time.
+    pub fn committers(&self) -> usize {
+        1
+    }
+
     /// Closes all connections and checkpoints the WAL.
     pub async fn close(&self) {
         self.readers.close().await;
@@ -287,4 +299,15 @@ pub struct Counters {
     pub turns: u64,
     /// Writes refused by a fence.
     pub fenced: u64,
+}
+
+impl std::iter::Sum for Counters {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| Self {
+            transactions: a.transactions.saturating_add(b.transactions),
+            statements: a.statements.saturating_add(b.statements),
+            turns: a.turns.saturating_add(b.turns),
+            fenced: a.fenced.saturating_add(b.fenced),
+        })
+    }
 }
