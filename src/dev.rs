@@ -14,10 +14,11 @@ use anyhow::{Context, bail};
 use orch8_control_plane::{Bootstrap, ControlPlane};
 use orch8_data_plane::{
     plane::{Plane, PlaneConfig},
+    replicas::Replicas,
     session::SessionConfig,
     shard::ShardConfig,
 };
-use orch8_model::{NodeName, Role, StoreName, TenantId};
+use orch8_model::{DatabaseUrl, NodeName, Role, StoreName, TenantId};
 use orch8_proto::serve::{self, Services};
 use orch8_seal::SecretText;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,8 @@ const TENANT: &str = "dev";
 const STORE: &str = "local";
 /// Name of the file with the keys.
 const KEYS: &str = "keys.json";
+/// How long the shards of an unused folder take to become this process's, many times over.
+const OWNING: Duration = Duration::from_secs(30);
 /// How long open calls and worker sessions may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -52,14 +55,16 @@ pub async fn run(args: DevArgs) -> anyhow::Result<()> {
     let address = format!("http://{}", listener.local_addr()?);
 
     let control_plane = open_control_plane(&args.dir, &keys).await?;
-    let plane = open_data_plane(&args.dir, args.faster).await?;
+    let plane = open_data_plane(&args.dir, &address, args.faster).await?;
     let stop = CancellationToken::new();
     let services = plane.serve(control_plane.serve(Services::new()));
     let serving =
         tokio::spawn(serve::serve(listener, services, control_plane.keys().clone(), stop.clone(), DRAIN));
 
     let channel = Endpoint::from_shared(address.clone())?.connect_lazy();
-    plane.follow(channel, keys.secret(&keys.node)).await;
+    let control = Replicas::new(vec![channel], Some(&keys.secret(&keys.node))).context("no control plane to join")?;
+    plane.join(control).await;
+    tokio::time::timeout(OWNING, plane.owns_all()).await.context("the shards were not leased to this process in time")?;
     keys.connection(&address).write(&args.dir)?;
     announce(&address, &args.dir);
 
@@ -109,11 +114,12 @@ async fn open_control_plane(dir: &Path, keys: &Keys) -> anyhow::Result<ControlPl
     Ok(control_plane)
 }
 
-async fn open_data_plane(dir: &Path, faster: u32) -> anyhow::Result<Plane> {
+async fn open_data_plane(dir: &Path, address: &str, faster: u32) -> anyhow::Result<Plane> {
     let sessions = SessionConfig::default().faster(faster);
     let plane = Plane::open(PlaneConfig {
         node: NodeName::parse("dev")?,
-        store: (StoreName::parse(STORE)?, dir.join("store.db")),
+        address: address.to_owned(),
+        stores: vec![(StoreName::parse(STORE)?, DatabaseUrl::Sqlite(dir.join("store.db")))],
         // This process is the only one: no other node can have sessions, so a worker that comes back does so within
         // the grace that its broken stream left it.
         shards: ShardConfig { takeover_hold: sessions.grace, ..ShardConfig::default() },
