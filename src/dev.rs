@@ -62,9 +62,12 @@ pub async fn run(args: DevArgs) -> anyhow::Result<()> {
         tokio::spawn(serve::serve(listener, services, control_plane.keys().clone(), stop.clone(), DRAIN));
 
     let channel = Endpoint::from_shared(address.clone())?.connect_lazy();
-    let control = Replicas::new(vec![channel], Some(&keys.secret(&keys.node))).context("no control plane to join")?;
+    let control =
+        Replicas::new(vec![channel], Some(&keys.secret(&keys.node))).context("no control plane to join")?;
     plane.join(control).await;
-    tokio::time::timeout(OWNING, plane.owns_all()).await.context("the shards were not leased to this process in time")?;
+    tokio::time::timeout(OWNING, plane.owns_all())
+        .await
+        .context("the shards were not leased to this process in time")?;
     keys.connection(&address).write(&args.dir)?;
     announce(&address, &args.dir);
 

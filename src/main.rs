@@ -9,6 +9,7 @@ mod cli;
 mod client;
 mod connection;
 mod demo;
+mod deployment;
 mod dev;
 mod error;
 mod exec;
