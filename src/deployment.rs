@@ -109,6 +109,11 @@ impl Deployment {
         &self.connection
     }
 
+    /// Where the nodes leave their stores' counters when they end.
+    pub fn counters(&self) -> Vec<PathBuf> {
+        self.nodes.iter().map(|node| counters(&self.dir, node.name)).collect()
+    }
+
     /// Errors: a process ended by itself; with the end of its log.
     pub fn check(&mut self) -> anyhow::Result<()> {
         self.control.actor.check()?;
@@ -201,8 +206,16 @@ impl Member {
 }
 
 fn spawn(exe: &Path, dir: &Path, name: &'static str, command: &'static str) -> anyhow::Result<Actor> {
-    let config = dir.join(format!("{name}.toml"));
-    Actor::spawn(name, exe, dir, &[command, "--config", text(&config)?], false)
+    let (config, counters) = (dir.join(format!("{name}.toml")), counters(dir, name));
+    let mut args = vec![command, "--config", text(&config)?];
+    if command != CONTROL {
+        args.extend(["--counters", text(&counters)?]);
+    }
+    Actor::spawn(name, exe, dir, &args, false)
+}
+
+fn counters(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.counters.json"))
 }
 
 /// Keys of the tenant and of the nodes.
