@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
-    rig::{Engine, reason},
+    rig::{reason},
     workers::Counting,
 };
 
@@ -16,7 +16,7 @@ const RUNS: usize = 1_000;
 
 #[tokio::test]
 async fn an_accepted_cancel_is_never_a_completion() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.tenant("racer").await;
     client
         .publish(&json!({"name": "race", "blocks": [
