@@ -6,8 +6,12 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     bench::BenchArgs,
+    config::ConfigArgs,
+    control_plane::ControlPlaneArgs,
+    data_plane::DataPlaneArgs,
     demo::{DemoArgs, ledger::LedgerArgs, worker::DemoWorkerArgs},
     instance::InstanceArgs,
+    lifetime::LogForm,
     screen::Mode,
     sequence::SequenceArgs,
     signal::SignalArgs,
@@ -75,6 +79,9 @@ pub struct GlobalArgs {
     /// For people, or for scripts.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "FORM")]
     pub output: Mode,
+    /// Log lines for people, or one JSON object per line. ORCH8_LOG chooses what is logged: info, orch8=debug, …
+    #[arg(long, global = true, value_enum, default_value_t, env = "ORCH8_LOG_FORMAT", value_name = "FORM")]
+    pub log_format: LogForm,
     /// End when standard input closes.
     #[arg(long, global = true, hide = true)]
     pub exit_with_stdin: bool,
@@ -85,6 +92,12 @@ pub struct GlobalArgs {
 pub enum Command {
     /// Run an engine on this machine: control plane, data plane and SQLite in one process.
     Dev(DevArgs),
+    /// Serve tenants, keys, placements and the fleet.
+    ControlPlane(ControlPlaneArgs),
+    /// Run the workflows of the tenants in its stores.
+    DataPlane(DataPlaneArgs),
+    /// Check settings of the two, or print those in force.
+    Config(ConfigArgs),
     /// Check, publish and read workflow definitions.
     Sequence(SequenceArgs),
     /// Start runs and look at them.

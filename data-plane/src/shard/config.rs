@@ -38,3 +38,12 @@ impl Default for ShardConfig {
         }
     }
 }
+
+impl ShardConfig {
+    /// The same with shorter waits, for tests.
+    #[must_use]
+    pub fn faster(self, times: u32) -> Self {
+        let times = times.max(1);
+        Self { poll: self.poll / times, takeover_hold: self.takeover_hold / times, ..self }
+    }
+}
