@@ -174,6 +174,11 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, (store, error)) in self.0.iter().enumerate() {
             write!(f, "{}store {store}: {error}", if n == 0 { "" } else { "\n" })?;
+            let mut cause = std::error::Error::source(error);
+            while let Some(why) = cause {
+                write!(f, ": {why}")?;
+                cause = why.source();
+            }
         }
         Ok(())
     }
