@@ -51,7 +51,7 @@ impl Plane {
     /// Opens the store and takes its shards. Errors: the file is in use, not writable, of a newer schema.
     pub async fn open(config: PlaneConfig) -> Result<Self, StoreError> {
         let (name, path) = config.store;
-        let store = Store::open(&path).await?;
+        let store = Store::open_file(&path).await?;
         let room = StoreRoom::open(name.clone(), store, &config.node, config.shards, config.sessions).await?;
         let router = Router::new(HashMap::from([(name, Arc::clone(&room))]));
         Ok(Self {

@@ -35,7 +35,7 @@ struct Room {
 impl Room {
     async fn open(config: ShardConfig) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Store::open(&folder.path().join("store.db")).await.expect("a store");
+        let store = Store::open_file(&folder.path().join("store.db")).await.expect("a store");
         let name = StoreName::parse("local").expect("a name");
         let node = NodeName::parse("n").expect("a name");
         let room = StoreRoom::open(name.clone(), store, &node, config, SessionConfig::default())
