@@ -7,7 +7,7 @@ use std::{future::Future, io::IsTerminal, net::SocketAddr, path::Path, time::Dur
 
 use anyhow::Context;
 use clap::ValueEnum;
-use orch8_data_plane::store::sqlite::Counters;
+use orch8_data_plane::store::Counters;
 use orch8_proto::{
     identity::KeyRing,
     serve::{self, Services, Terms},

@@ -26,7 +26,11 @@ use tokio_stream::wrappers::{ReceiverStream, WatchStream};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{replicas::Replicas, shard::StoreRoom, store::Lease};
+use crate::{
+    replicas::Replicas,
+    shard::StoreRoom,
+    store::{Lease, Store},
+};
 
 /// Between two attempts to reach the control plane, and to own what a store failed to give.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -132,7 +136,7 @@ impl Membership {
     fn hello(&self, process: Uuid) -> v1::JoinHello {
         let offer = |room: &Arc<StoreRoom>| v1::StoreOffer {
             name: room.name().to_string(),
-            kind: room.store().kind().into(),
+            kind: kind(room.store()).into(),
             shard_count: room.store().shards().into(),
         };
         v1::JoinHello {
@@ -222,7 +226,8 @@ async fn pulse(seats: &HashMap<StoreName, Seat>) -> v1::JoinHeartbeat {
     let (mut held, mut refused) = (Vec::new(), Vec::new());
     let numbers = join_all(seats.values().map(|seat| async move {
         let owned = seat.room.owned();
-        let numbers = timeout(AGAIN, seat.room.store().commit_seqs()).await;
+        let shards: Vec<Shard> = owned.keys().copied().collect();
+        let numbers = timeout(AGAIN, seat.room.store().commit_seqs(&shards)).await;
         (seat, owned, numbers.ok().and_then(Result::ok).unwrap_or_default())
     }))
     .await;
@@ -244,6 +249,13 @@ async fn pulse(seats: &HashMap<StoreName, Seat>) -> v1::JoinHeartbeat {
         }));
     }
     v1::JoinHeartbeat { held, refused }
+}
+
+fn kind(store: &Store) -> v1::StoreKind {
+    match store {
+        Store::Sqlite(_) => v1::StoreKind::Sqlite,
+        Store::Postgres(_) => v1::StoreKind::Postgres,
+    }
 }
 
 /// The first beat comes after one interval; a late one does not make the next ones come sooner.

@@ -25,7 +25,7 @@ use crate::{
     router::Router,
     session::SessionConfig,
     shard::{ShardConfig, StoreRoom},
-    store::{Store, StoreError, sqlite::Counters},
+    store::{Counters, Store, StoreError},
 };
 
 /// What a data-plane process is made of.
@@ -62,7 +62,6 @@ impl Plane {
     pub async fn open(config: PlaneConfig) -> Result<Self, OpenError> {
         let (mut rooms, mut failed) = (Vec::new(), Vec::new());
         for (name, url) in config.stores {
-            let DatabaseUrl::Sqlite(url) = url else { continue };
             match Store::open(&url).await {
                 Ok(store) => rooms.push(StoreRoom::new(
                     name,

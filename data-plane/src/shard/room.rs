@@ -2,11 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
 };
 
 use futures::{StreamExt as _, future::join_all, stream};
-use orch8_model::{InstanceId, LeaseEpoch, NodeName, Shard, StoreName};
+use orch8_model::{InstanceId, LeaseEpoch, Millis, NodeName, Shard, StoreName};
 use orch8_seal::shard_of;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -50,6 +51,9 @@ struct Tenure {
     ended: CancellationToken,
 }
 
+/// Between two looks after the store's rings and partitions. Each wait is a little different, so that nodes that were
+/// started together do not stay together.
+const MAINTAIN: Duration = Duration::from_secs(60);
 /// Leases raised at a time.
 const RAISES: usize = 8;
 
@@ -70,7 +74,7 @@ impl StoreRoom {
             tokio::spawn(committer::run(store.clone(), waiting, mailboxes.clone()));
             submit
         });
-        Arc::new(Self {
+        let room = Arc::new(Self {
             name,
             node,
             config,
@@ -82,7 +86,9 @@ impl StoreRoom {
             changed: watch::Sender::new(()),
             mailboxes,
             store,
-        })
+        });
+        tokio::spawn(keep_in_shape(Arc::downgrade(&room)));
+        room
     }
 
     /// Owns exactly these shards from now on, as far as the store agrees: what is owned and not wanted is given up
@@ -232,5 +238,17 @@ impl StoreRoom {
 
     fn tenures(&self) -> MutexGuard<'_, BTreeMap<Shard, Tenure>> {
         self.tenures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks after the store as long as its room is there.
+async fn keep_in_shape(room: Weak<StoreRoom>) {
+    loop {
+        let jitter = orch8_seal::random_bytes().map_or(0, u64::from_be_bytes) % 10_000;
+        tokio::time::sleep(MAINTAIN + Duration::from_millis(jitter)).await;
+        let Some(room) = room.upgrade() else { return };
+        if let Err(error) = room.store.maintain(Millis::from(chrono::Utc::now())).await {
+            tracing::warn!(store = %room.name, error = &error as &dyn std::error::Error, "the store could not be kept in shape");
+        }
     }
 }

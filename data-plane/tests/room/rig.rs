@@ -41,7 +41,7 @@ pub struct Room {
 impl Room {
     pub async fn open(config: ShardConfig) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Store::open(&folder.path().join("store.db")).await.expect("a store");
+        let store = Store::open_file(&folder.path().join("store.db")).await.expect("a store");
         let name = StoreName::parse("local").expect("a name");
         let node = NodeName::parse("n").expect("a name");
         let room = StoreRoom::new(name.clone(), store, node, config, SessionConfig::default());
