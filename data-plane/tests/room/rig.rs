@@ -35,25 +35,31 @@ pub struct Room {
     pub plane: DataPlane,
     pub tenant: TenantId,
     pub room: Arc<StoreRoom>,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 impl Room {
+    /// On a SQLite file of its own, owning every shard.
     pub async fn open(config: ShardConfig) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Store::open_file(&folder.path().join("store.db")).await.expect("a store");
+        let mut room = Self::on(store, "n", config).await;
+        assert_eq!(room.room.own(&all(room.room.store(), 1)).await.expect("owned"), []);
+        room._folder = Some(folder);
+        room
+    }
+
+    /// One of several rooms of a database, owning nothing yet.
+    pub async fn on(store: Store, node: &str, config: ShardConfig) -> Self {
         let name = StoreName::parse("local").expect("a name");
-        let node = NodeName::parse("n").expect("a name");
+        let node = NodeName::parse(node).expect("a name");
         let room = StoreRoom::new(name.clone(), store, node, config, SessionConfig::default());
-        assert_eq!(room.own(&all(room.store(), 1)).await.expect("owned"), []);
         let router = Router::new(HashMap::from([(name.clone(), room.clone())]));
         let tenant = TenantId::parse("acme").expect("a name");
         let epoch = PlacementEpoch::new(1).expect("small");
-        router
-            .learn(vec![Placement { tenant: tenant.clone(), store: name, epoch }], true)
-            .await
-            .expect("learned");
-        Self { plane: DataPlane { router, leaving: CancellationToken::new() }, tenant, room, _folder: folder }
+        let placement = Placement { tenant: tenant.clone(), store: name, epoch };
+        router.learn(vec![placement], true).await.expect("learned");
+        Self { plane: DataPlane { router, leaving: CancellationToken::new() }, tenant, room, _folder: None }
     }
 
     pub async fn publish(&self, document: Value) {
