@@ -20,5 +20,5 @@ pub use control_plane::ControlPlaneConfig;
 pub use data_plane::{DataPlaneConfig, Uplink};
 pub use key::{CONTROL_PLANE, DATA_PLANE, help};
 pub use problem::Problems;
-pub use reader::Shown;
+pub use reader::{Shown, read_bytes};
 pub use sources::{SettingFlags, Sources};

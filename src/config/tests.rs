@@ -288,11 +288,9 @@ fn a_certificate_must_fit_its_key() {
 #[test]
 fn what_is_missing_follows_from_what_is_there() {
     let shown = read(Process::Data, GOOD_NODE, &[], &[]).expect("fits").join("\n");
-    for line in [
-        "listen = \"127.0.0.1:7233\" (default)",
-        "drain = \"20s\" (default)",
-        "plaintext = false (default)",
-    ] {
+    for line in
+        ["listen = \"127.0.0.1:7233\" (default)", "drain = \"20s\" (default)", "plaintext = false (default)"]
+    {
         assert!(shown.contains(line), "{shown}");
     }
     for file in [
