@@ -19,7 +19,7 @@ async fn start_raw(client: &Client, data: impl Into<Vec<u8>>) -> Result<String, 
     client.instances().start_instance(request).await.map(|r| r.into_inner().instance_id)
 }
 
-async fn echo(engine: &tenant: &str) -> Client {
+async fn echo(engine: &crate::rig::house::House, tenant: &str) -> Client {
     let client = engine.tenant(tenant).await;
     client
         .publish(&json!({"name": "echo", "blocks": [
