@@ -110,7 +110,9 @@ async fn init(flags: &SettingFlags, screen: Screen) -> anyhow::Result<Exit> {
     let made = plane.init_operator_key().await;
     plane.close().await;
     let secret = made.map_err(|why| match why {
-        InitError::Done { .. } => anyhow::Error::from(CliError::new(Exit::Refused, "ALREADY_EXISTS", why.to_string())),
+        InitError::Done { .. } => {
+            anyhow::Error::from(CliError::new(Exit::Refused, "ALREADY_EXISTS", why.to_string()))
+        }
         InitError::NoRandomness | InitError::Store(_) => why.into(),
     })?;
     screen.show(

@@ -8,8 +8,7 @@ use std::{
 
 /// The block of a document that begins with this line.
 fn block(document: &str, opening: &str) -> String {
-    let text =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(document)).expect("a document");
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(document)).expect("a document");
     let block = text.split(&format!("```{opening}\n")).nth(1).expect("the block");
     block.split("```").next().expect("its end").to_owned()
 }
@@ -38,8 +37,7 @@ fn said(output: &Output) -> String {
 #[test]
 fn the_tour_of_the_readme_runs_as_written() {
     // A port of its own, so that the test does not meet an engine of yours; everything else is the tour itself.
-    let tour =
-        block("README.md", "sh tour").replace("orch8 dev &", "orch8 dev --listen 127.0.0.1:0 &");
+    let tour = block("README.md", "sh tour").replace("orch8 dev &", "orch8 dev --listen 127.0.0.1:0 &");
     let output = run(&tour);
     let said = said(&output);
     assert!(output.status.success(), "{said}");

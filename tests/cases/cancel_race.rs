@@ -7,10 +7,7 @@ use orch8_proto::v1::{self, InstanceState};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::{
-    rig::{reason},
-    workers::Counting,
-};
+use crate::{rig::reason, workers::Counting};
 
 const RUNS: usize = 1_000;
 

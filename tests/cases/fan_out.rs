@@ -4,10 +4,7 @@ use orch8_proto::v1::InstanceState::Completed;
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::{
-    rig::{PATIENCE},
-    workers::Counting,
-};
+use crate::{rig::PATIENCE, workers::Counting};
 
 #[tokio::test]
 async fn a_join_over_six_thousand_branches_is_exact() {

@@ -6,7 +6,7 @@ use orch8_proto::v1::InstanceState::{Completed, Waiting};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::rig::{Client};
+use crate::rig::Client;
 
 fn sleeper(name: &str, duration: &Value) -> Value {
     json!({"name": name, "blocks": [{"type": "step", "id": "s", "handler": "sleep", "params": {"duration_ms": duration}}]})

@@ -4,7 +4,7 @@ use orch8_proto::v1;
 use serde_json::json;
 use tonic::Code;
 
-use crate::rig::{Client};
+use crate::rig::Client;
 
 async fn start(client: &Client, key: &str) -> Result<v1::StartInstanceResponse, tonic::Status> {
     let request = v1::StartInstanceRequest {

@@ -2,7 +2,7 @@
 //! do, which is nothing.
 
 mod identity;
-mod takeover;
-mod two_nodes;
 #[path = "../rig/mod.rs"]
 mod rig;
+mod takeover;
+mod two_nodes;

@@ -89,12 +89,9 @@ async fn load(nodes: [Client; 2], stop: Arc<AtomicBool>, ended: Arc<AtomicU64>) 
                 ..Default::default()
             };
             for turn in 0.. {
-                let node = &nodes[(n + turn) % 2];
-                let asked = tokio::time::timeout(
-                    Duration::from_secs(2),
-                    node.instances().start_instance(request.clone()),
-                );
-                if let Ok(Ok(answer)) = asked.await {
+                let mut node = nodes[(n + turn) % 2].instances();
+                let asked = node.start_instance(request.clone());
+                if let Ok(Ok(answer)) = tokio::time::timeout(Duration::from_secs(2), asked).await {
                     assert!(started.insert(answer.into_inner().instance_id), "an id twice");
                     break;
                 }
@@ -117,9 +114,9 @@ async fn count(nodes: [Client; 2], stop: Arc<AtomicBool>, ended: Arc<AtomicU64>)
                 page_size: 500,
                 ..Default::default()
             };
-            let asked =
-                tokio::time::timeout(Duration::from_secs(1), node.instances().list_instances(request)).await;
-            if let Ok(Ok(page)) = asked {
+            let mut node = node.instances();
+            let asked = node.list_instances(request);
+            if let Ok(Ok(page)) = tokio::time::timeout(Duration::from_secs(1), asked).await {
                 seen.extend(page.into_inner().instances.into_iter().map(|run| run.instance_id));
                 ended.store(seen.len() as u64, Ordering::Relaxed);
                 break;
@@ -192,7 +189,8 @@ async fn nothing_is_lost_and_nothing_accepted_twice_while_the_shards_change_hand
     for (key, run) in &accepted {
         assert!(effects[key].contains(run), "what was accepted was done");
     }
-    let refused = fleet.nodes.iter().map(|node| node.log().matches("refused by a fence").count()).sum::<usize>();
+    let refused =
+        fleet.nodes.iter().map(|node| node.log().matches("refused by a fence").count()).sum::<usize>();
     println!(
         "{} take-overs, {} runs, {} effects for {} keys, {refused} turns refused by a fence",
         takeovers(),

@@ -49,7 +49,10 @@ async fn sixty_four_starts_with_one_key_over_two_nodes_are_one_run() {
     for node in &nodes {
         assert_eq!(node.ended(&id).await.state(), Completed, "either node shows it");
         let refused = node.instances().start_instance(start("k", 2)).await.expect_err("another body");
-        assert_eq!((refused.code(), reason(&refused).as_str()), (Code::AlreadyExists, "IDEMPOTENCY_MISMATCH"));
+        assert_eq!(
+            (refused.code(), reason(&refused).as_str()),
+            (Code::AlreadyExists, "IDEMPOTENCY_MISMATCH")
+        );
         let again = node.instances().start_instance(start("k", 1)).await.expect("answers").into_inner();
         assert!(again.deduplicated && again.instance_id == id, "also after its end");
     }
@@ -72,13 +75,24 @@ async fn a_node_that_stands_by_takes_starts_and_signals_and_sends_workers_to_the
     other.signal(&id, "human_input:ask", &json!({"value": "yes"})).await.expect("accepted");
     assert_eq!(other.ended(&id).await.state(), Completed);
 
-    let hello = v1::SessionRequest { frame: Some(v1::session_request::Frame::Hello(v1::Hello::default())) };
+    let lane = v1::Lane { name: "main".into(), handlers: vec!["work".into()] };
+    let hello = v1::Hello {
+        worker_id: "w".into(),
+        instance_nonce: "1".into(),
+        lanes: vec![lane],
+        ..Default::default()
+    };
+    let hello = v1::SessionRequest { frame: Some(v1::session_request::Frame::Hello(hello)) };
     let open = other.workers().session(stream::iter([hello]).chain(stream::pending())).await;
     let refused = match open {
         Ok(mut frames) => frames.get_mut().message().await.expect_err("no session here"),
         Err(refused) => refused,
     };
-    assert_eq!((refused.code(), reason(&refused).as_str()), (Code::Unavailable, "SHARD_MOVING"), "{refused:?}");
+    assert_eq!(
+        (refused.code(), reason(&refused).as_str()),
+        (Code::Unavailable, "SHARD_MOVING"),
+        "{refused:?}"
+    );
     let endpoints = v1::FindEndpointsRequest { tenant_id: "acme".into() };
     let found = fleet.operator().fleet().find_endpoints(endpoints).await.expect("answers").into_inner();
     assert_eq!(found.addresses, [fleet.nodes[owner].address.clone()]);
@@ -90,7 +104,8 @@ async fn a_tenant_without_a_placement_and_one_of_another_store_are_refused_and_n
     let placed = fleet.tenant("acme").await;
     placed.publish(&noop("n")).await.expect("published");
     let operator = fleet.operator();
-    let elsewhere = v1::RegisterStoreRequest { name: "elsewhere".into(), kind: v1::StoreKind::Postgres.into() };
+    let elsewhere =
+        v1::RegisterStoreRequest { name: "elsewhere".into(), kind: v1::StoreKind::Postgres.into() };
     operator.placements().register_store(elsewhere).await.expect("a store");
     for (tenant, store, code, why) in [
         ("nowhere", None, Code::NotFound, "TENANT_NOT_PLACED"),
@@ -99,8 +114,7 @@ async fn a_tenant_without_a_placement_and_one_of_another_store_are_refused_and_n
         let request = v1::CreateTenantRequest { tenant_id: tenant.into(), ..Default::default() };
         operator.tenants().create_tenant(request).await.expect("a tenant");
         if let Some(store) = store {
-            let request =
-                v1::SetPlacementRequest { tenant_id: tenant.into(), store: store.into(), epoch: 1 };
+            let request = v1::SetPlacementRequest { tenant_id: tenant.into(), store: store.into(), epoch: 1 };
             operator.placements().set_placement(request).await.expect("a placement");
         }
         let key = fleet.key(tenant, &[v1::Role::Client, v1::Role::Worker]).await;

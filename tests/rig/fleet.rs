@@ -70,15 +70,8 @@ impl Fleet {
         write(&config, &format!("listen = \"{place}\"\ndatabase = \"{control_url}\"\n"));
         let operator_key = init(&config);
         let control = Process::new(dir.path(), "control-plane", &config, &place);
-        let mut fleet = Self {
-            dir,
-            kind,
-            store_url,
-            control,
-            nodes: Vec::new(),
-            operator_key,
-            node_key: String::new(),
-        };
+        let mut fleet =
+            Self { dir, kind, store_url, control, nodes: Vec::new(), operator_key, node_key: String::new() };
         fleet.control.up();
         fleet.ready().await;
         fleet.register().await;
@@ -121,7 +114,8 @@ impl Fleet {
     }
 
     async fn owner_now(&self) -> Option<usize> {
-        let fleet = self.operator().fleet().describe_fleet(v1::DescribeFleetRequest {}).await.ok()?.into_inner();
+        let fleet =
+            self.operator().fleet().describe_fleet(v1::DescribeFleetRequest {}).await.ok()?.into_inner();
         let [all] = fleet.shards.as_slice() else { return None };
         let live = fleet.nodes.iter().any(|node| node.node_id == all.node_id && node.live);
         if !live {
@@ -135,8 +129,7 @@ impl Fleet {
         let operator = self.operator();
         let request = v1::CreateTenantRequest { tenant_id: tenant.into(), ..Default::default() };
         operator.tenants().create_tenant(request).await.expect("a tenant");
-        let request =
-            v1::SetPlacementRequest { tenant_id: tenant.into(), store: STORE.into(), epoch: 1 };
+        let request = v1::SetPlacementRequest { tenant_id: tenant.into(), store: STORE.into(), epoch: 1 };
         operator.placements().set_placement(request).await.expect("a placement");
         let roles = [v1::Role::Client, v1::Role::Publisher, v1::Role::Worker];
         let key = self.key(tenant, &roles).await;
@@ -294,7 +287,12 @@ fn place() -> String {
     static NEXT: AtomicU16 = AtomicU16::new(1);
     let [high, low] = ((std::process::id() % 0xffff) as u16).to_be_bytes();
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("127.{}.{low}.{}:{}", 64 + high % 128, 1 + n % 250, 7_000 + n / 250 + u16::from(high / 128) * 1_000)
+    format!(
+        "127.{}.{low}.{}:{}",
+        64 + high % 128,
+        1 + n % 250,
+        7_000 + n / 250 + u16::from(high / 128) * 1_000
+    )
 }
 
 /// Makes the first operator key.
@@ -313,6 +311,12 @@ fn init(config: &Path) -> String {
 
 fn write(path: &Path, text: &str) {
     use std::os::unix::fs::OpenOptionsExt as _;
-    let mut file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path).expect("a file");
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .expect("a file");
     std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
 }

@@ -94,7 +94,8 @@ async fn a_hundred_take_overs_behind_the_owners_back_lose_nothing_and_do_nothing
     }
     rooms[0].until(Status::Completed, RUNS).await;
     for id in ids {
-        let outputs = app::get_outputs(&rooms[1].plane, &rooms[1].tenant, id, None, 0, 1_000).await.expect("outputs");
+        let outputs =
+            app::get_outputs(&rooms[1].plane, &rooms[1].tenant, id, None, 0, 1_000).await.expect("outputs");
         let count = |block: &str| outputs.rows.iter().filter(|(row, _)| row.block_id == block).count();
         assert_eq!((count("a"), count("s")), (25, 25), "{id}");
     }
