@@ -6,8 +6,12 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     bench::BenchArgs,
+    config::ConfigArgs,
+    control_plane::ControlPlaneArgs,
+    data_plane::DataPlaneArgs,
     demo::{DemoArgs, ledger::LedgerArgs, worker::DemoWorkerArgs},
     instance::InstanceArgs,
+    lifetime::LogForm,
     screen::Mode,
     sequence::SequenceArgs,
     signal::SignalArgs,
@@ -23,7 +27,8 @@ First steps:
   orch8 worker --handler greet --exec 'cat'
   orch8 instance start flow --data '{\"name\":\"Ada\"}' --wait
 
-Finding the server: --address and --key or --key-file (ORCH8_ADDRESS, ORCH8_KEY, ORCH8_KEY_FILE); else the file
+Finding the server: --address and --key or --key-file (ORCH8_ADDRESS, ORCH8_KEY, ORCH8_KEY_FILE), for https:// with
+--ca when the machine does not know the authority, or with a client certificate instead of a key; else the file
 connection.json that `orch8 dev` wrote into $ORCH8_DIR, or into .orch8 of this folder or of a parent.
 
 Scripts: --output json prints one JSON document on one line; `instance watch`, `instance list` and `sequence list`
@@ -57,7 +62,7 @@ pub struct Cli {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Everywhere")]
 pub struct GlobalArgs {
-    /// Server, for example http://127.0.0.1:7233.
+    /// Server, for example http://127.0.0.1:7233; several as good as each other with commas.
     #[arg(long, global = true, env = "ORCH8_ADDRESS", value_name = "URL")]
     pub address: Option<String>,
     /// API key. Prefer --key-file: arguments can be seen by others on this machine.
@@ -66,6 +71,27 @@ pub struct GlobalArgs {
     /// File that holds the API key.
     #[arg(long, global = true, env = "ORCH8_KEY_FILE", value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+    /// Authorities (PEM) to trust for https:// instead of this machine's.
+    #[arg(long, global = true, env = "ORCH8_CA", value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Certificate (PEM, with its chain) to show to the server; it may stand in for a key.
+    #[arg(
+        long,
+        global = true,
+        env = "ORCH8_CLIENT_CERTIFICATE",
+        requires = "client_key",
+        value_name = "FILE"
+    )]
+    pub client_certificate: Option<PathBuf>,
+    /// Private key (PEM) of that certificate.
+    #[arg(
+        long,
+        global = true,
+        env = "ORCH8_CLIENT_KEY",
+        requires = "client_certificate",
+        value_name = "FILE"
+    )]
+    pub client_key: Option<PathBuf>,
     /// Tenant to act for; only operator keys need it.
     #[arg(long, global = true, env = "ORCH8_TENANT", value_name = "TENANT")]
     pub tenant: Option<String>,
@@ -75,6 +101,9 @@ pub struct GlobalArgs {
     /// For people, or for scripts.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "FORM")]
     pub output: Mode,
+    /// Log lines for people, or one JSON object per line. ORCH8_LOG chooses what is logged: info, orch8=debug, …
+    #[arg(long, global = true, value_enum, default_value_t, env = "ORCH8_LOG_FORMAT", value_name = "FORM")]
+    pub log_format: LogForm,
     /// End when standard input closes.
     #[arg(long, global = true, hide = true)]
     pub exit_with_stdin: bool,
@@ -85,6 +114,12 @@ pub struct GlobalArgs {
 pub enum Command {
     /// Run an engine on this machine: control plane, data plane and SQLite in one process.
     Dev(DevArgs),
+    /// Serve tenants, keys, placements and the fleet.
+    ControlPlane(ControlPlaneArgs),
+    /// Run the workflows of the tenants in its stores.
+    DataPlane(DataPlaneArgs),
+    /// Check settings of the two, or print those in force.
+    Config(ConfigArgs),
     /// Check, publish and read workflow definitions.
     Sequence(SequenceArgs),
     /// Start runs and look at them.

@@ -3,19 +3,23 @@
 use std::{
     io::Read,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use orch8_proto::v1::{
-    instance_service_client::InstanceServiceClient, sequence_service_client::SequenceServiceClient,
-    signal_service_client::SignalServiceClient, worker_service_client::WorkerServiceClient,
+    fleet_service_client::FleetServiceClient, instance_service_client::InstanceServiceClient,
+    placement_service_client::PlacementServiceClient, sequence_service_client::SequenceServiceClient,
+    signal_service_client::SignalServiceClient, tenant_service_client::TenantServiceClient,
+    worker_service_client::WorkerServiceClient,
+};
+use orch8_proto::{
+    client::{Address, ChannelProblem, Channels, Dial},
+    tls::{Authorities, ClientTls, Half, Identity},
 };
 use orch8_seal::SecretText;
 use tonic::{
     Code, Request, Status,
     metadata::{Ascii, MetadataValue},
     service::{Interceptor, interceptor::InterceptedService},
-    transport::{Channel, ClientTlsConfig, Endpoint},
 };
 
 use crate::{
@@ -24,17 +28,15 @@ use crate::{
     error::{CliError, Exit},
 };
 
-/// Time to reach the server.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Sign of life on an otherwise silent connection, so that a half-open one is noticed while watching.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Answers may be larger than requests: a page of outputs. Above this the server is not ours.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// A key is 67 bytes; a file of more than this is something else.
 const KEY_FILE_BYTES_MAX: u64 = 4 << 10;
+/// Certificates; a bundle of all public authorities has 250 KiB.
+const PEM_BYTES_MAX: u64 = 1 << 20;
 
-/// A channel that presents the credential.
-pub type Authorized = InterceptedService<Channel, Bearer>;
+/// Channels that present the credential.
+pub type Authorized = InterceptedService<Channels, Bearer>;
 
 /// Which of the keys in a connection file speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +56,10 @@ pub struct Caller {
 /// Where to call, and as whom.
 #[derive(Clone, Debug)]
 pub struct Target {
+    /// With commas between them, when there are several.
     pub address: String,
-    pub key: SecretText,
+    /// `None`: the client certificate says who this is.
+    pub key: Option<SecretText>,
     /// The folder in which address or key were found.
     pub found_in: Option<PathBuf>,
 }
@@ -85,26 +89,69 @@ impl Caller {
     /// Connects now, so that an absent server is told as such.
     pub async fn connect(&self) -> anyhow::Result<Server> {
         let target = self.target(Speaks::Client)?;
-        let channel =
-            endpoint(&target.address)?.connect().await.map_err(|error| unreachable(&target, &error))?;
-        Server::new(channel, &target.key)
+        let addresses = addresses(&target.address)?;
+        let dial = dial(self.tls()?.client()?);
+        let channels = Channels::connect(&addresses, &dial, anywhere()).await;
+        Server::new(channels.map_err(|error| unreachable(&target, &error))?, target.key.as_ref())
+    }
+
+    /// The PEM files that the flags name.
+    pub fn tls(&self) -> Result<TlsFiles, CliError> {
+        TlsFiles::read(&self.global)
     }
 }
 
-/// Typed clients over one channel. Cheap to clone.
+/// Certificates as they stand in their files.
+#[derive(Clone, Default)]
+pub struct TlsFiles {
+    /// Authorities to trust instead of the machine's.
+    pub ca: Option<Vec<u8>>,
+    /// Certificate and key of this client.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl TlsFiles {
+    fn read(global: &GlobalArgs) -> Result<Self, CliError> {
+        let read = |flag: &str, path: &Option<PathBuf>| {
+            let read = |path: &PathBuf| crate::config::read_bytes(path, PEM_BYTES_MAX);
+            path.as_ref().map(read).transpose().map_err(|why| CliError::usage(format!("{flag}: {why}")))
+        };
+        let certificate = read("--client-certificate", &global.client_certificate)?;
+        let identity = certificate.zip(read("--client-key", &global.client_key)?);
+        let files = Self { ca: read("--ca", &global.ca)?, identity };
+        files.client()?;
+        Ok(files)
+    }
+
+    fn client(&self) -> Result<ClientTls, CliError> {
+        let wrong = |flag: &str, why| CliError::usage(format!("{flag}: the file {why}"));
+        let authorities = self.ca.as_ref().map(|pem| Authorities::read(pem)).transpose();
+        let identity = self.identity.as_ref().map(|(chain, key)| Identity::read(chain, key)).transpose();
+        Ok(ClientTls {
+            authorities: authorities.map_err(|why| wrong("--ca", why))?,
+            identity: identity.map_err(|(half, why)| match half {
+                Half::Certificate => wrong("--client-certificate", why),
+                Half::Key => wrong("--client-key", why),
+            })?,
+        })
+    }
+}
+
+/// Typed clients over the channels to the servers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Server {
-    channel: Channel,
+    channel: Channels,
     bearer: Bearer,
 }
 
 impl Server {
     /// Connects when first used, and again whenever the connection is gone.
     pub fn lazy(address: &str, key: &SecretText) -> anyhow::Result<Self> {
-        Self::new(endpoint(address)?.connect_lazy(), key)
+        let addresses = addresses(address)?;
+        Self::new(Channels::lazy(&addresses, &dial(ClientTls::default()), anywhere())?, Some(key))
     }
 
-    fn new(channel: Channel, key: &SecretText) -> anyhow::Result<Self> {
+    fn new(channel: Channels, key: Option<&SecretText>) -> anyhow::Result<Self> {
         Ok(Self { channel, bearer: Bearer::new(key)? })
     }
 
@@ -126,26 +173,42 @@ impl Server {
         WorkerServiceClient::with_interceptor(self.channel.clone(), self.bearer.clone())
             .max_decoding_message_size(ANSWER_BYTES_MAX)
     }
+
+    pub fn tenants(&self) -> TenantServiceClient<Authorized> {
+        TenantServiceClient::with_interceptor(self.channel.clone(), self.bearer.clone())
+    }
+
+    pub fn placements(&self) -> PlacementServiceClient<Authorized> {
+        PlacementServiceClient::with_interceptor(self.channel.clone(), self.bearer.clone())
+    }
+
+    pub fn fleet(&self) -> FleetServiceClient<Authorized> {
+        FleetServiceClient::with_interceptor(self.channel.clone(), self.bearer.clone())
+            .max_decoding_message_size(ANSWER_BYTES_MAX)
+    }
 }
 
-/// Puts the key on every request.
+/// Puts the key on every request, if there is one.
 #[derive(Clone, Debug)]
-pub struct Bearer(MetadataValue<Ascii>);
+pub struct Bearer(Option<MetadataValue<Ascii>>);
 
 impl Bearer {
-    fn new(key: &SecretText) -> Result<Self, CliError> {
+    fn new(key: Option<&SecretText>) -> Result<Self, CliError> {
+        let Some(key) = key else { return Ok(Self(None)) };
         let mut value: MetadataValue<Ascii> = format!("Bearer {}", key.reveal()).parse().map_err(|_| {
             CliError::new(Exit::Denied, "CREDENTIAL_INVALID", "the key holds characters that no key has")
         })?;
         // Hidden from debug output and from header compression tables.
         value.set_sensitive(true);
-        Ok(Self(value))
+        Ok(Self(Some(value)))
     }
 }
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        request.metadata_mut().insert("authorization", self.0.clone());
+        if let Some(bearer) = &self.0 {
+            request.metadata_mut().insert("authorization", bearer.clone());
+        }
         Ok(request)
     }
 }
@@ -171,31 +234,29 @@ pub fn is_passing(status: &Status) -> bool {
     }
 }
 
-fn endpoint(address: &str) -> Result<Endpoint, CliError> {
-    let wrong = |error: tonic::transport::Error| {
-        CliError::usage(format!("{address} is not a server address ({error})"))
-            .hint("write it like http://127.0.0.1:7233 or https://orch8.example.org")
-    };
-    let endpoint = Endpoint::from_shared(address.to_owned())
-        .map_err(wrong)?
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_while_idle(true)
-        .user_agent(concat!("orch8/", env!("CARGO_PKG_VERSION")))
-        .map_err(wrong)?;
-    match endpoint.uri().scheme_str() {
-        Some("http") => Ok(endpoint),
-        Some("https") => endpoint.tls_config(ClientTlsConfig::new().with_native_roots()).map_err(wrong),
-        Some(_) | None => {
-            Err(CliError::usage(format!("{address} begins neither with http:// nor with https://"))
-                .hint(format!("try --address http://{address}")))
-        }
-    }
+fn addresses(text: &str) -> Result<Vec<Address>, CliError> {
+    Address::parse_list(text).map_err(|why| {
+        CliError::usage(format!("the server address {text:?} {why}"))
+            .hint("write it like http://127.0.0.1:7233 or https://orch8.example.org; several with commas")
+    })
 }
 
-fn unreachable(target: &Target, error: &tonic::transport::Error) -> CliError {
+fn dial(tls: ClientTls) -> Dial {
+    Dial { tls, user_agent: concat!("orch8/", env!("CARGO_PKG_VERSION")) }
+}
+
+/// Which of several servers is asked first.
+fn anywhere() -> usize {
+    let (_, low) = uuid::Uuid::new_v4().as_u64_pair();
+    usize::try_from(low >> 33).unwrap_or_default()
+}
+
+fn unreachable(target: &Target, error: &ChannelProblem) -> CliError {
     let cause = innermost(error);
+    if matches!(error, ChannelProblem::Setting { .. }) {
+        return CliError::usage(format!("{error}: {cause}"))
+            .hint("--ca names the authority to trust, when this machine knows none");
+    }
     let hint = match &target.found_in {
         Some(dir) => format!(
             "`orch8 dev` is not running: start it with `orch8 dev --dir {}` (address and key came from {})",
@@ -240,13 +301,15 @@ fn resolve(
         Speaks::Client => connection.client_key.clone(),
         Speaks::Worker => connection.worker_key.clone(),
     });
-    let Some(key) = given_key.or(found_key).filter(|key| !key.reveal().is_empty()) else {
+    let key = given_key.or(found_key).filter(|key| !key.reveal().is_empty());
+    if key.is_none() && global.client_certificate.is_none() {
         return Err(CliError::new(Exit::Denied, "NO_KEY", format!("no key for {address}"))
-            .hint("give one with --key-file or ORCH8_KEY_FILE"));
-    };
-    if !global.insecure && !may_carry_a_key(&address) {
+            .hint("give one with --key-file or ORCH8_KEY_FILE, or show a --client-certificate"));
+    }
+    let open = addresses(&address)?.into_iter().find(|address| !address.may_carry_a_key());
+    if let Some(open) = open.filter(|_| key.is_some() && !global.insecure) {
         return Err(CliError::usage(format!(
-            "{address} is another machine, and http would show the key on the way"
+            "{open} is another machine, and http would show the key on the way"
         ))
         .hint("use https://, or --insecure if the network between is yours"));
     }
@@ -259,17 +322,6 @@ fn read_key(file: &Path) -> Result<SecretText, CliError> {
         .and_then(|file| file.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text))
         .map_err(|error| CliError::usage(format!("cannot read the key file {}: {error}", file.display())))?;
     Ok(SecretText::new(text.trim().to_owned()))
-}
-
-/// TLS, or a connection that does not leave this machine.
-fn may_carry_a_key(address: &str) -> bool {
-    let Some(rest) = address.strip_prefix("http://") else { return true };
-    let authority = rest.split('/').next().unwrap_or_default();
-    let host = match authority.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or_default(),
-        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
-    };
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]
@@ -297,6 +349,18 @@ mod tests {
         }
     }
 
+    fn key_of(target: &Target) -> &str {
+        target.key.as_ref().map_or("", SecretText::reveal)
+    }
+
+    #[test]
+    fn a_certificate_stands_in_for_a_key() {
+        let mut flags = flags(Some("https://h:1"), None);
+        flags.client_certificate = Some(PathBuf::from("me.crt"));
+        let target = resolve(&flags, None, Speaks::Client).expect("resolves");
+        assert_eq!(key_of(&target), "");
+    }
+
     const HOME: &str = "http://127.0.0.1:7233";
 
     #[test]
@@ -308,11 +372,14 @@ mod tests {
             (Some("https://h:1"), Some("mine"), Ok(("https://h:1", "mine"))),
             (Some("https://h:1"), None, Err("NO_KEY")),
             (None, Some(""), Err("NO_KEY")),
+            (Some("https://h:1,https://i:1"), Some("mine"), Ok(("https://h:1,https://i:1", "mine"))),
             (Some("http://10.0.0.1:1"), Some("mine"), Err("USAGE")),
+            (Some("https://h:1,http://10.0.0.1:1"), Some("mine"), Err("USAGE")),
+            (Some("nowhere"), Some("mine"), Err("USAGE")),
         ] {
             let target = resolve(&flags(address, key), found(HOME), Speaks::Client);
             let answer =
-                target.as_ref().map(|t| (t.address.as_str(), t.key.reveal())).map_err(|e| e.reason.as_str());
+                target.as_ref().map(|t| (t.address.as_str(), key_of(t))).map_err(|e| e.reason.as_str());
             assert_eq!(answer, expected, "{address:?} {key:?}");
         }
     }
@@ -320,7 +387,7 @@ mod tests {
     #[test]
     fn a_worker_speaks_with_the_workers_key() {
         let target = resolve(&flags(None, None), found(HOME), Speaks::Worker).expect("resolves");
-        assert_eq!(target.key.reveal(), "found-worker");
+        assert_eq!(key_of(&target), "found-worker");
     }
 
     #[test]
@@ -331,31 +398,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_goes_in_plain_text_to_this_machine_only() {
-        for (address, allowed) in [
-            ("http://127.0.0.1:7233", true),
-            ("http://127.9.9.9:7233", true),
-            ("http://[::1]:7233", true),
-            ("http://localhost:7233", true),
-            ("http://localhost", true),
-            ("https://example.org", true),
-            ("http://example.org:80", false),
-            ("http://localhost.example.org:80", false),
-            ("http://127.0.0.1.example.org", false),
-            ("http://10.0.0.1:1", false),
-            ("http://0.0.0.0:1", false),
-            ("http://localhost@evil.example:1", false),
-        ] {
-            assert_eq!(may_carry_a_key(address), allowed, "{address}");
-        }
-    }
-
-    #[test]
     fn addresses_without_a_scheme_are_refused_with_the_right_spelling() {
-        let error = endpoint("127.0.0.1:7233").expect_err("refused");
-        assert_eq!(error.exit, Exit::Usage);
-        for address in ["", "http://", "ftp://h:1", "not a url"] {
-            assert_eq!(endpoint(address).expect_err(address).exit, Exit::Usage, "{address}");
+        let error = addresses("127.0.0.1:7233").expect_err("refused");
+        assert!(error.hint.expect("a hint").contains("http://127.0.0.1:7233"));
+        for address in ["", "http://", "ftp://h:1", "not a url", "http://h:1,h:2"] {
+            assert_eq!(addresses(address).expect_err(address).exit, Exit::Usage, "{address}");
         }
     }
 

@@ -14,18 +14,22 @@ use anyhow::{Context, bail};
 use orch8_control_plane::{Bootstrap, ControlPlane, StoreKind};
 use orch8_data_plane::{
     plane::{Plane, PlaneConfig},
+    replicas::Replicas,
     session::SessionConfig,
     shard::ShardConfig,
 };
 use orch8_model::{DatabaseUrl, NodeName, Role, StoreName, TenantId};
-use orch8_proto::serve::{self, Services};
+use orch8_proto::serve::Services;
 use orch8_seal::SecretText;
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
 
-use crate::{cli::DevArgs, connection::Connection};
+use crate::{
+    cli::DevArgs,
+    connection::Connection,
+    error::Exit,
+    lifetime::{self, Front, Household, LogForm},
+};
 
 /// The tenant that `dev` makes.
 const TENANT: &str = "dev";
@@ -33,11 +37,13 @@ const TENANT: &str = "dev";
 const STORE: &str = "local";
 /// Name of the file with the keys.
 const KEYS: &str = "keys.json";
+/// How long the shards of an unused folder take to become this process's, many times over.
+const OWNING: Duration = Duration::from_secs(30);
 /// How long open calls and worker sessions may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Serves until interrupted. Errors: the folder is in use or not writable, the address is taken or not loopback.
-pub async fn run(args: DevArgs) -> anyhow::Result<()> {
+pub async fn run(args: DevArgs, form: LogForm) -> anyhow::Result<Exit> {
     if !args.listen.ip().is_loopback() {
         bail!(
             "--listen {}: `orch8 dev` speaks plain text and listens on loopback only; use 127.0.0.1:PORT",
@@ -46,45 +52,61 @@ pub async fn run(args: DevArgs) -> anyhow::Result<()> {
     }
     make_folder(&args.dir)?;
     let keys = Keys::load_or_make(&args.dir.join(KEYS))?;
-    let listener = TcpListener::bind(args.listen).await.with_context(|| {
-        format!("cannot listen on {}; choose another with --listen 127.0.0.1:PORT", args.listen)
-    })?;
-    let address = format!("http://{}", listener.local_addr()?);
+    let (listener, address) = lifetime::bind(args.listen).await?;
+    let address = format!("http://{address}");
+    let start = async {
+        let control_plane = open_control_plane(&args.dir, &keys).await?;
+        let plane = open_data_plane(&args.dir, &address, args.faster).await?;
+        let services = plane.serve(control_plane.serve(Services::new()));
+        let front = Front { listener, services, keys: control_plane.keys().clone(), terms: DRAIN.into() };
+        Ok((front, House { control_plane, plane, counters: args.counters.clone() }))
+    };
+    lifetime::live(start, async |house| {
+        let channel = Endpoint::from_shared(address.clone())?.connect_lazy();
+        let control = Replicas::new(vec![channel], Some(&keys.secret(&keys.node)));
+        house.plane.join(control.context("no control plane to join")?).await;
+        tokio::time::timeout(OWNING, house.plane.owns_all())
+            .await
+            .context("the shards were not leased to this process in time")?;
+        keys.connection(&address).write(&args.dir)?;
+        lifetime::announce(
+            form,
+            "dev",
+            &address,
+            &[
+                format!(
+                    "data and keys are in {}; commands run from this folder find them by themselves",
+                    args.dir.display()
+                ),
+                "next: orch8 sequence publish FILE.json".to_owned(),
+            ],
+        );
+        Ok(())
+    })
+    .await
+}
 
-    let control_plane = open_control_plane(&args.dir, &keys).await?;
-    let plane = open_data_plane(&args.dir, args.faster).await?;
-    let stop = CancellationToken::new();
-    let services = plane.serve(control_plane.serve(Services::new()));
-    let serving =
-        tokio::spawn(serve::serve(listener, services, control_plane.keys().clone(), stop.clone(), DRAIN));
+struct House {
+    control_plane: ControlPlane,
+    plane: Plane,
+    /// Where the store's counters go at a clean end.
+    counters: Option<PathBuf>,
+}
 
-    let channel = Endpoint::from_shared(address.clone())?.connect_lazy();
-    plane.follow(channel, keys.secret(&keys.node)).await;
-    keys.connection(&address).write(&args.dir)?;
-    announce(&address, &args.dir);
-
-    signal().await?;
-    tokio::spawn(async {
-        if signal().await.is_ok() {
-            std::process::exit(130);
-        }
-    });
-    tracing::info!("draining");
-    stop.cancel();
-    control_plane.drain();
-    plane.drain(DRAIN).await;
-    let ended = serving.await?;
-    if let Some(file) = &args.counters {
-        let done = plane.counters();
-        let done = serde_json::json!({
-            "transactions": done.transactions, "statements": done.statements, "turns": done.turns, "fenced": done.fenced,
-        });
-        fs::write(file, done.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+impl Household for House {
+    async fn drain(&self, deadline: Duration) {
+        self.control_plane.drain();
+        self.plane.drain(deadline).await;
     }
-    plane.close().await;
-    control_plane.close().await;
-    ended?;
-    Ok(())
+
+    async fn close(self) -> anyhow::Result<()> {
+        if let Some(file) = &self.counters {
+            lifetime::leave_counters(file, self.plane.counters())?;
+        }
+        self.plane.close().await;
+        self.control_plane.close().await;
+        Ok(())
+    }
 }
 
 async fn open_control_plane(dir: &Path, keys: &Keys) -> anyhow::Result<ControlPlane> {
@@ -109,11 +131,12 @@ async fn open_control_plane(dir: &Path, keys: &Keys) -> anyhow::Result<ControlPl
     Ok(control_plane)
 }
 
-async fn open_data_plane(dir: &Path, faster: u32) -> anyhow::Result<Plane> {
+async fn open_data_plane(dir: &Path, address: &str, faster: u32) -> anyhow::Result<Plane> {
     let sessions = SessionConfig::default().faster(faster);
     let plane = Plane::open(PlaneConfig {
         node: NodeName::parse("dev")?,
-        store: (StoreName::parse(STORE)?, dir.join("store.db")),
+        address: address.to_owned(),
+        stores: vec![(StoreName::parse(STORE)?, DatabaseUrl::Sqlite(dir.join("store.db")))],
         // This process is the only one: no other node can have sessions, so a worker that comes back does so within
         // the grace that its broken stream left it.
         shards: ShardConfig { takeover_hold: sessions.grace, ..ShardConfig::default() },
@@ -133,25 +156,6 @@ fn make_folder(dir: &Path) -> anyhow::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(dir).with_context(|| format!("cannot make the folder {}", dir.display()))
-}
-
-/// SIGINT or SIGTERM.
-async fn signal() -> std::io::Result<()> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted,
-        _ = terminate.recv() => Ok(()),
-    }
-}
-
-fn announce(address: &str, dir: &Path) {
-    let dir: PathBuf = dir.to_owned();
-    eprintln!("orch8 dev is ready at {address}");
-    eprintln!(
-        "data and keys are in {}; commands run from this folder find them by themselves",
-        dir.display()
-    );
-    eprintln!("next: orch8 sequence publish FILE.json");
 }
 
 /// Secrets of a `dev` folder.

@@ -7,14 +7,19 @@ mod bench;
 mod child;
 mod cli;
 mod client;
+mod config;
 mod connection;
+mod control_plane;
+mod data_plane;
 mod demo;
+mod deployment;
 mod dev;
 mod error;
 mod exec;
 mod human;
 mod instance;
 mod json;
+mod lifetime;
 mod screen;
 mod sequence;
 mod signal;
@@ -22,16 +27,14 @@ mod timeline;
 mod worker;
 mod workers;
 
-use std::{
-    io::{IsTerminal, Read},
-    process::ExitCode,
-};
+use std::{io::Read, process::ExitCode};
 
 use clap::Parser;
 
 use crate::{
-    cli::{Cli, Command},
+    cli::{Cli, Command, GlobalArgs},
     client::Caller,
+    config::KeyFlags,
     error::Exit,
     screen::Screen,
 };
@@ -41,7 +44,7 @@ fn main() -> ExitCode {
     if cli.global.exit_with_stdin {
         leave_with_parent();
     }
-    log_to_stderr(&cli.command);
+    lifetime::log_to_stderr(loudness(&cli.command), cli.global.log_format);
     // The only crypto in the tree. An error means a provider is installed already, which is what we want.
     let _installed_before = rustls::crypto::ring::default_provider().install_default();
 
@@ -58,9 +61,13 @@ fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli, screen: Screen) -> anyhow::Result<Exit> {
+    let (form, key) = (cli.global.log_format, key_flags(&cli.global));
     let caller = Caller::new(cli.global);
     match cli.command {
-        Command::Dev(args) => dev::run(args).await.map(|()| Exit::Ok),
+        Command::Dev(args) => dev::run(args, form).await,
+        Command::ControlPlane(args) => control_plane::run(args, form, screen).await,
+        Command::DataPlane(args) => data_plane::run(args, key, form, screen).await,
+        Command::Config(args) => config::run(&args, key, screen),
         Command::Sequence(args) => sequence::run(args, &caller, screen).await,
         Command::Instance(args) => instance::run(args, &caller, screen).await,
         Command::Signal(args) => signal::run(args, &caller, screen).await,
@@ -91,24 +98,25 @@ fn leave_with_parent() {
     });
 }
 
-/// `ORCH8_LOG` chooses what is logged (`info`, `orch8=debug`, …); a server tells more by itself than a client.
-fn log_to_stderr(command: &Command) {
-    let quiet = match command {
-        Command::Dev(_) => "info",
+/// A server tells more by itself than a client.
+fn loudness(command: &Command) -> &'static str {
+    match command {
+        Command::Dev(_) | Command::ControlPlane(_) | Command::DataPlane(_) => "info",
         Command::Worker(_) | Command::DemoWorker(_) | Command::DemoLedger(_) => "warn",
         Command::Sequence(_)
         | Command::Instance(_)
         | Command::Signal(_)
         | Command::Workers(_)
+        | Command::Config(_)
         | Command::Demo(_)
         | Command::Bench(_) => "error",
-    };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("ORCH8_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(quiet));
-    // Fails only if somebody set a subscriber before, and then it stays.
-    let _set_before = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .try_init();
+    }
+}
+
+/// The key as a setting of a server. What came from a variable is left to the settings, which have an order of their
+/// own.
+fn key_flags(global: &GlobalArgs) -> KeyFlags {
+    let flag = |value: Option<String>, variable| value.filter(|v| std::env::var(variable).as_ref() != Ok(v));
+    let file = global.key_file.as_ref().and_then(|path| path.to_str()).map(str::to_owned);
+    [("key", flag(global.key.clone(), "ORCH8_KEY")), ("key_file", flag(file, "ORCH8_KEY_FILE"))]
 }

@@ -55,10 +55,19 @@ pub async fn run(args: WorkerArgs, caller: &Caller, screen: Screen) -> anyhow::R
     }
     let target = caller.target(Speaks::Worker)?;
     let mut builder = Worker::builder(&target.address)
-        .credential(target.key.reveal())
         .tenant(caller.tenant())
         .max_in_flight(args.max_in_flight.into())
         .version(env!("ORCH8_VERSION"));
+    if let Some(key) = &target.key {
+        builder = builder.credential(key.reveal());
+    }
+    let tls = caller.tls()?;
+    if let Some(pem) = tls.ca {
+        builder = builder.ca_certificate(pem);
+    }
+    if let Some((certificate, key)) = tls.identity {
+        builder = builder.client_certificate(certificate, key);
+    }
     if caller.is_insecure() {
         builder = builder.allow_plaintext();
     }

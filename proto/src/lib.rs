@@ -3,7 +3,7 @@
 //! - [`door`]: wire ⇄ model, one small total function per shape; every fault names its field.
 //! - [`status`]: [`orch8_model::Fault`] → `tonic::Status`, in this file alone; [`client`] is the way back.
 //! - [`identity`]: which credential may call what, and for which tenant.
-//! - [`serve`]: a listener, its limits, health, reflection, and a shutdown that ends.
+//! - [`serve`]: a listener, its limits, health, reflection, and a shutdown that ends. [`tls`]: certificates, for both ends.
 //!
 //! It knows neither a store nor what any operation does.
 
@@ -12,6 +12,7 @@ pub mod door;
 pub mod identity;
 pub mod serve;
 pub mod status;
+pub mod tls;
 
 /// Generated from `orch8/v1/*.proto`.
 #[allow(clippy::all, missing_docs)]

@@ -3,17 +3,19 @@
 use std::{collections::HashMap, fmt, time::Duration};
 
 use bytes::Bytes;
-use serde::{Serialize, de::DeserializeOwned};
-use tonic::{
-    metadata::MetadataValue,
-    transport::{Certificate, ClientTlsConfig, Endpoint},
+use orch8_proto::{
+    client::{Address, ChannelProblem, Dial},
+    tls::{Authorities, ClientTls, Half, Identity},
 };
+use serde::{Serialize, de::DeserializeOwned};
+use tonic::{metadata::MetadataValue, transport::Endpoint};
 use uuid::Uuid;
 
 use crate::{
     StepContext, StepError, WorkerError,
     backoff::Backoff,
     handler::{self, Handler},
+    link::chain,
     runner::{Runner, Settings},
 };
 
@@ -28,6 +30,7 @@ pub struct WorkerBuilder {
     credential: Option<String>,
     plaintext: bool,
     ca: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
     tenant: String,
     worker_id: Option<String>,
     version: String,
@@ -38,13 +41,15 @@ pub struct WorkerBuilder {
 }
 
 impl Worker {
-    /// A worker of the server at this address, `https://…` or `http://…`.
+    /// A worker of the server at this address, `https://…` or `http://…`; or of several with commas between them, at most
+    /// 16: it begins with any of them, and goes on to the next where one is not reachable or does not take it.
     pub fn builder(endpoint: impl Into<String>) -> WorkerBuilder {
         WorkerBuilder {
             endpoint: endpoint.into(),
             credential: None,
             plaintext: false,
             ca: None,
+            identity: None,
             tenant: String::new(),
             worker_id: None,
             version: String::new(),
@@ -114,9 +119,15 @@ impl WorkerBuilder {
         self
     }
 
-    /// Trusts this authority (PEM) besides those of the machine.
+    /// Trusts these authorities (PEM) instead of those of the machine.
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca = Some(pem.into());
+        self
+    }
+
+    /// Shows this certificate (PEM, with its chain) to the server; it may stand in for the credential.
+    pub fn client_certificate(mut self, pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
+        self.identity = Some((pem.into(), key_pem.into()));
         self
     }
 
@@ -153,7 +164,7 @@ impl WorkerBuilder {
         if self.max_in_flight == 0 {
             return Err(setting("max_in_flight must be at least 1"));
         }
-        let endpoint = self.endpoint()?;
+        let endpoints = self.endpoints()?;
         let credential = self.credential.as_ref().map(|key| MetadataValue::try_from(format!("Bearer {key}")));
         let credential = credential
             .transpose()
@@ -164,7 +175,7 @@ impl WorkerBuilder {
             });
         let (first, longest) = self.reconnect;
         Ok(Settings {
-            endpoint,
+            endpoints,
             credential,
             tenant: self.tenant,
             worker_id: self.worker_id.unwrap_or_else(default_worker_id),
@@ -176,33 +187,30 @@ impl WorkerBuilder {
         })
     }
 
-    fn endpoint(&self) -> Result<Endpoint, WorkerError> {
-        let endpoint = Endpoint::from_shared(self.endpoint.clone())
-            .map_err(|why| setting(format!("{:?} is not an address: {why}", self.endpoint)))?;
-        let uri = endpoint.uri().clone();
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        let loopback =
-            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        // HTTP/2 keep-alive finds half-open connections; the session's own pings find everything else.
-        let endpoint = endpoint
-            .connect_timeout(Duration::from_secs(5))
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(Duration::from_secs(10))
-            .keep_alive_timeout(Duration::from_secs(5));
-        match uri.scheme_str() {
-            Some("https") => {
-                let mut tls = ClientTlsConfig::new().with_native_roots();
-                if let Some(pem) = &self.ca {
-                    tls = tls.ca_certificate(Certificate::from_pem(pem));
-                }
-                endpoint.tls_config(tls).map_err(|why| setting(format!("TLS: {why}")))
-            }
-            Some("http") if loopback || self.plaintext || self.credential.is_none() => Ok(endpoint),
-            Some("http") => Err(setting(
-                "a credential over http:// can be read on the way: use https://, or allow_plaintext()",
-            )),
-            Some(_) | None => Err(setting("the address must begin with https:// or http://")),
+    fn endpoints(&self) -> Result<Vec<Endpoint>, WorkerError> {
+        let addresses = Address::parse_list(&self.endpoint)
+            .map_err(|why| setting(format!("{:?} is not an address: it {why}", self.endpoint)))?;
+        let open = addresses.iter().find(|address| !address.may_carry_a_key());
+        if let Some(address) = open.filter(|_| self.credential.is_some() && !self.plaintext) {
+            return Err(setting(format!(
+                "a credential over {address} can be read on the way: use https://, or allow_plaintext()"
+            )));
         }
+        let dial = Dial { tls: self.tls()?, user_agent: concat!("orch8-worker/", env!("CARGO_PKG_VERSION")) };
+        let endpoints = addresses.iter().map(|address| dial.endpoint(address));
+        endpoints.collect::<Result<_, ChannelProblem>>().map_err(|why| setting(chain(&why)))
+    }
+
+    fn tls(&self) -> Result<ClientTls, WorkerError> {
+        let authorities = self.ca.as_ref().map(|pem| Authorities::read(pem)).transpose();
+        let identity = self.identity.as_ref().map(|(chain, key)| Identity::read(chain, key)).transpose();
+        Ok(ClientTls {
+            authorities: authorities.map_err(|why| setting(format!("the ca_certificate {why}")))?,
+            identity: identity.map_err(|(half, why)| match half {
+                Half::Certificate => setting(format!("the client_certificate {why}")),
+                Half::Key => setting(format!("the key of the client_certificate {why}")),
+            })?,
+        })
     }
 }
 
@@ -267,7 +275,10 @@ mod tests {
             (with_handler("localhost:1"), "http"),
             (with_handler("not an address"), "address"),
             (with_handler("http://example.com").credential("k"), "allow_plaintext"),
-            (with_handler("http://localhost:1").credential("k\n"), "ASCII"),
+            (with_handler("http://localhost:1,http://example.com").credential("k"), "http://example.com"),
+            (with_handler("http://localhost:1,").credential("k\n"), "ASCII"),
+            (with_handler("https://localhost:1").ca_certificate("no PEM"), "ca_certificate"),
+            (with_handler("https://localhost:1").client_certificate("no PEM", ""), "client_certificate"),
         ];
         for (builder, names) in cases {
             let shown = format!("{builder:?}");
@@ -280,7 +291,7 @@ mod tests {
 
     #[test]
     fn loopback_needs_no_encryption() {
-        for address in ["http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1"] {
+        for address in ["http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1,http://localhost:2"] {
             assert!(with_handler(address).credential("k").settings().is_ok(), "{address}");
         }
     }

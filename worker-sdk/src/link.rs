@@ -73,7 +73,7 @@ pub(crate) fn unavailable(why: impl Into<String>) -> Failure {
 }
 
 /// An error with its causes: a transport error alone says only "transport error".
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

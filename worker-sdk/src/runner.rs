@@ -41,7 +41,8 @@ pub(crate) enum Event {
 
 /// What a worker is, once its builder checked it.
 pub(crate) struct Settings {
-    pub endpoint: Endpoint,
+    /// At least one; as good as each other.
+    pub endpoints: Vec<Endpoint>,
     pub credential: Option<MetadataValue<Ascii>>,
     pub tenant: String,
     pub worker_id: String,
@@ -60,6 +61,10 @@ pub(crate) struct Runner {
     events: mpsc::Receiver<Event>,
     tell: mpsc::Sender<Event>,
     backoff: Backoff,
+    /// Which endpoint is asked next, modulo their number.
+    next_endpoint: usize,
+    /// Endpoints that were asked since the last wait that was not short.
+    asked: usize,
     welcomed: bool,
 }
 
@@ -82,6 +87,9 @@ impl Runner {
             events,
             tell,
             backoff: settings.backoff.clone(),
+            // Anywhere, so that workers that start together spread.
+            next_endpoint: (random() * settings.endpoints.len() as f64) as usize,
+            asked: 0,
             welcomed: false,
             settings,
         }
@@ -281,8 +289,12 @@ impl Runner {
         tokio::spawn(step.instrument(span));
     }
 
-    fn opening(&self) -> Opening {
+    /// Opens a session at the next endpoint.
+    fn opening(&mut self) -> Opening {
         let settings = &self.settings;
+        let endpoint = settings.endpoints[self.next_endpoint % settings.endpoints.len()].clone();
+        self.next_endpoint = self.next_endpoint.wrapping_add(1);
+        self.asked += 1;
         let mut handlers: Vec<String> = settings.handlers.keys().cloned().collect();
         handlers.sort_unstable();
         let hello = v1::Hello {
@@ -294,7 +306,7 @@ impl Runner {
             resume_token: self.resume_token.clone(),
             ..self.ledger.hello()
         };
-        link::open(settings.endpoint.clone(), settings.credential.clone(), hello).boxed()
+        link::open(endpoint, settings.credential.clone(), hello).boxed()
     }
 
     fn broken(&mut self, link: &Link, failure: Failure) -> End {
@@ -302,7 +314,13 @@ impl Runner {
         End::Broken(failure)
     }
 
+    /// Short while there are endpoints that were not asked yet: what one of them says about itself, or when it wants to
+    /// be asked again, does not hold for the others.
     fn next_wait(&mut self, failure: &Failure) -> Duration {
+        if self.asked < self.settings.endpoints.len() {
+            return self.settings.backoff.clone().next(random());
+        }
+        self.asked = 0;
         let wait = self.backoff.next(random());
         failure.retry_after.map_or(wait, |asked| wait.max(asked.min(Duration::from_secs(30))))
     }

@@ -2,7 +2,8 @@
 
 use orch8_authority::{CredentialProblem, judge_credential, judge_granter};
 use orch8_model::{Fault, Millis, Reason, Roles, TenantId};
-use orch8_seal::SecretText;
+use orch8_proto::identity;
+use orch8_seal::{Digest, SecretText};
 
 use super::{cut, store_fault, to_the_end};
 use crate::{
@@ -18,27 +19,37 @@ pub struct NewKey {
     pub display_name: String,
     pub expires_at: Option<Millis>,
     pub request_id: Option<String>,
+    /// SHA-256 of a client certificate that is to stand in for a secret.
+    pub certificate: Option<Digest>,
 }
 
-/// The key and its secret, which nobody will see again. `granter` is what the caller may do.
+/// The key and its secret, which nobody will see again; of a certificate there is none. `granter` is what the caller may do.
 ///
 /// Errors: roles that do not fit or are not his to give, an end that has passed, `NOT_FOUND` for the tenant,
-/// `ALREADY_EXISTS` for the request id (with the key's id, so that it can be revoked), `QUOTA_EXCEEDED`.
+/// `ALREADY_EXISTS` for the request id or the certificate (with the key's id, so that it can be revoked),
+/// `QUOTA_EXCEEDED`.
 pub async fn create_key(
     plane: &ControlPlane,
     granter: Roles,
     new: NewKey,
     now: Millis,
-) -> Result<(ApiKey, SecretText), Fault> {
+) -> Result<(ApiKey, Option<SecretText>), Fault> {
     judge(granter, &new, now)?;
     if let Some(tenant) = &new.tenant
         && plane.store.tenant(tenant).await.map_err(store_fault)?.is_none()
     {
         return Err(Fault::not_found());
     }
-    let secret = SecretText::generate().ok_or_else(|| Fault::new(Reason::Internal, "no randomness"))?;
+    let (sha256, secret) = match &new.certificate {
+        Some(fingerprint) => (identity::certificate_key(fingerprint), None),
+        None => {
+            let secret =
+                SecretText::generate().ok_or_else(|| Fault::new(Reason::Internal, "no randomness"))?;
+            (secret.digest(), Some(secret))
+        }
+    };
     let key = ApiKey {
-        sha256: secret.digest(),
+        sha256,
         tenant: new.tenant,
         roles: new.roles,
         display_name: new.display_name,
@@ -50,6 +61,12 @@ pub async fn create_key(
     let (store, written) = (plane.store.clone(), key.clone());
     match to_the_end(plane, async move { store.create_key(&written).await }).await? {
         KeyCreated::New => Ok((key, secret)),
+        KeyCreated::Taken(id) if id == key.id() => Err(Fault::field(
+            Reason::AlreadyExists,
+            "certificate_sha256",
+            format_args!("is registered as the key {id}"),
+        )
+        .with("key_id", id)),
         KeyCreated::Taken(id) => Err(Fault::field(
             Reason::AlreadyExists,
             "request_id",

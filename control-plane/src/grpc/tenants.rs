@@ -7,6 +7,7 @@ use orch8_proto::{
     status,
     v1::{self, tenant_service_server::TenantService},
 };
+use orch8_seal::Digest;
 use tonic::{Request, Response, Status};
 
 use super::{PAGE, PAGE_MAX, now};
@@ -59,7 +60,8 @@ impl TenantService for Tenants {
         let granter = identity::principal(&request).map_err(status::of)?.roles;
         let new = new_key(request.into_inner()).map_err(status::of)?;
         let (made, secret) = app::create_key(&self.0, granter, new, now()).await.map_err(status::of)?;
-        Ok(Response::new(v1::CreateKeyResponse { key: Some(key(&made)), secret: secret.reveal().to_owned() }))
+        let secret = secret.map(|secret| secret.reveal().to_owned()).unwrap_or_default();
+        Ok(Response::new(v1::CreateKeyResponse { key: Some(key(&made)), secret }))
     }
 
     async fn list_keys(
@@ -105,7 +107,16 @@ fn new_key(r: v1::CreateKeyRequest) -> Result<NewKey, Fault> {
         display_name: door::text("display_name", r.display_name, NAME_BYTES_MAX)?,
         expires_at: door::instant("expires_at", r.expires_at)?,
         request_id: request_id.map(|id| id.as_str().to_owned()),
+        certificate: fingerprint("certificate_sha256", &r.certificate_sha256)?,
     })
+}
+
+fn fingerprint(field: &str, bytes: &[u8]) -> Result<Option<Digest>, Fault> {
+    match (bytes.is_empty(), Digest::from_slice(bytes)) {
+        (true, _) => Ok(None),
+        (false, None) => Err(Fault::invalid(field, "must be empty or have 32 bytes")),
+        (false, found) => Ok(found),
+    }
 }
 
 /// 16 lower hex digits.

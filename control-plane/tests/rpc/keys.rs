@@ -169,3 +169,20 @@ async fn a_tenant_has_a_bounded_number_of_good_keys() {
     client.create_key(request("globex", WORKER)).await.expect("there is room again");
     assert!(is_good(&rig, CLIENT).await);
 }
+
+#[tokio::test]
+async fn a_certificate_is_registered_once_and_has_no_secret() {
+    let rig = Rig::start().await;
+    let certificate =
+        |bytes| CreateKeyRequest { certificate_sha256: vec![7; bytes].into(), ..request("acme", WORKER) };
+    for bytes in [1, 31, 33] {
+        let answer = rig.tenants(ADMIN).create_key(certificate(bytes)).await;
+        assert_eq!(field(answer), ("INVALID_FIELD".to_owned(), "certificate_sha256".to_owned()), "{bytes}");
+    }
+    let (key, secret) = create(&rig, certificate(32)).await;
+    assert_eq!(secret, "");
+    rig.tenants(OPERATOR).revoke_key(RevokeKeyRequest { key_id: key.key_id.clone() }).await.expect("revoked");
+    let again = refused(rig.tenants(ADMIN).create_key(certificate(32)).await);
+    assert_eq!(again.known(), Some(Reason::AlreadyExists), "once, also when it was revoked since");
+    assert_eq!(again.metadata["key_id"], key.key_id);
+}

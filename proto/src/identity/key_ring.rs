@@ -8,6 +8,7 @@ use std::{
 
 use orch8_model::Millis;
 use orch8_seal::Digest;
+use tokio::sync::watch;
 
 use super::{Grant, Principal};
 
@@ -16,7 +17,14 @@ use super::{Grant, Principal};
 ///
 /// The lock is held for one look-up, never across an await.
 #[derive(Clone, Default)]
-pub struct KeyRing(Arc<RwLock<HashMap<Digest, Grant>>>);
+pub struct KeyRing(Arc<Ring>);
+
+#[derive(Default)]
+struct Ring {
+    grants: RwLock<HashMap<Digest, Grant>>,
+    /// How often something that was allowed has ceased to be; new keys do not count.
+    losses: watch::Sender<u64>,
+}
 
 impl KeyRing {
     /// A ring that accepts nobody.
@@ -26,20 +34,38 @@ impl KeyRing {
 
     /// Forgets everything and accepts these.
     pub fn replace(&self, grants: impl IntoIterator<Item = (Digest, Grant)>) {
-        let fresh = grants.into_iter().filter(|(_, grant)| !grant.revoked).collect();
-        *self.write() = fresh;
+        let fresh: HashMap<_, _> = grants.into_iter().filter(|(_, grant)| !grant.revoked).collect();
+        let before = std::mem::replace(&mut *self.write(), fresh.clone());
+        self.lost(before.iter().any(|(key, grant)| fresh.get(key) != Some(grant)));
     }
 
     /// Takes up changes; a revoked key is forgotten.
     pub fn update(&self, grants: impl IntoIterator<Item = (Digest, Grant)>) {
         let mut ring = self.write();
+        let mut lost = false;
         for (key, grant) in grants {
-            if grant.revoked {
-                ring.remove(&key);
-            } else {
-                ring.insert(key, grant);
-            }
+            let kept = grant.clone();
+            let before = if grant.revoked { ring.remove(&key) } else { ring.insert(key, grant) };
+            lost |= before.is_some_and(|before| before != kept);
         }
+        drop(ring);
+        self.lost(lost);
+    }
+
+    fn lost(&self, lost: bool) {
+        if lost {
+            self.0.losses.send_modify(|count| *count = count.wrapping_add(1));
+        }
+    }
+
+    /// Changes whenever somebody who was admitted may not be any more.
+    pub(super) fn losses(&self) -> watch::Receiver<u64> {
+        self.0.losses.subscribe()
+    }
+
+    /// When a key ends by itself, when it is known and does.
+    pub(super) fn expires_at(&self, key: &Digest) -> Option<Millis> {
+        self.read().get(key).and_then(|grant| grant.expires_at)
     }
 
     /// The caller with this key, when it is good at this instant.
@@ -55,11 +81,11 @@ impl KeyRing {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, HashMap<Digest, Grant>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.grants.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<Digest, Grant>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.grants.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -95,5 +121,25 @@ mod tests {
         assert!(!clone.still_admits(&caller, Millis(0)), "revoked");
         assert!(clone.principal(&b, Millis(0)).is_some());
         assert_eq!(format!("{ring:?}"), "KeyRing(1 keys)");
+    }
+
+    #[test]
+    fn only_a_loss_is_told_as_one() {
+        let ring = KeyRing::new();
+        let (a, b) = (orch8_seal::sha256(b"a"), orch8_seal::sha256(b"b"));
+        let losses = ring.losses();
+        let count = || *losses.borrow();
+        ring.update([(a, grant(false))]);
+        ring.update([(a, grant(false)), (b, grant(false))]);
+        ring.replace([(a, grant(false)), (b, grant(false))]);
+        assert_eq!(count(), 0, "more keys, or the same");
+        ring.update([(b, grant(true))]);
+        assert_eq!(count(), 1, "revoked");
+        ring.update([(a, Grant { expires_at: Some(Millis(50)), ..grant(false) })]);
+        assert_eq!(count(), 2, "changed");
+        ring.replace([]);
+        assert_eq!(count(), 3, "forgotten");
+        ring.update([(a, grant(true))]);
+        assert_eq!(count(), 3, "was not known");
     }
 }

@@ -8,12 +8,15 @@
 
 pub mod access;
 mod authenticate;
+mod certificate;
 mod follow;
 mod grant;
 mod key_ring;
+mod leash;
 mod principal;
 
 pub use authenticate::Authenticate;
+pub use certificate::certificate_key;
 pub use follow::Follower;
 pub use grant::{Grant, role, wire_role, wire_roles};
 pub use key_ring::KeyRing;

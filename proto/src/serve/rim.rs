@@ -6,6 +6,7 @@ use std::{
     future::Future,
     panic::AssertUnwindSafe,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -21,30 +22,21 @@ use tonic::{Code, Status, body::Body};
 use tower::Service;
 use tracing::{Instrument, Span, field::Empty};
 
+use super::Peer;
 use crate::{identity::access, status};
 
 /// The longest deadline that is told apart from none: a day.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How far the shutdown is.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Phases {
-    /// The process is leaving: streams about its health end, all others may go on.
-    pub leaving: CancellationToken,
-    /// The drain deadline has passed: every answer ends.
-    pub late: CancellationToken,
-}
-
 /// The service described above.
 #[derive(Clone, Debug)]
 pub(super) struct Rim<S> {
-    phases: Phases,
     inner: S,
 }
 
 impl<S> Rim<S> {
-    pub fn new(phases: Phases, inner: S) -> Self {
-        Self { phases, inner }
+    pub fn new(inner: S) -> Self {
+        Self { inner }
     }
 }
 
@@ -66,9 +58,9 @@ where
         let fresh = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, fresh);
         let (span, method) = span(request.uri().path());
-        let end =
-            if access::is_open(request.uri().path()) { &self.phases.leaving } else { &self.phases.late };
-        let end = end.clone();
+        let phases =
+            request.extensions().get::<Arc<Peer>>().map(|peer| peer.phases.clone()).unwrap_or_default();
+        let end = if access::is_open(request.uri().path()) { phases.leaving } else { phases.late };
         async move { Ok(answer(inner, request, method, end).await) }.instrument(span).boxed()
     }
 }
@@ -251,7 +243,7 @@ mod tests {
     #[tokio::test]
     async fn a_handler_that_is_late_is_answered_for() {
         let never = tower::service_fn(|_| futures::future::pending::<Result<Response<Body>, Infallible>>());
-        let answer = Rim::new(Phases::default(), never).call(asks("50m")).await.expect("infallible");
+        let answer = Rim::new(never).call(asks("50m")).await.expect("infallible");
         let status = Status::from_header_map(answer.headers()).expect("a status");
         assert_eq!(status.code(), Code::DeadlineExceeded);
     }
@@ -259,7 +251,7 @@ mod tests {
     #[tokio::test]
     async fn a_stream_ends_at_the_callers_deadline() {
         let silent = tower::service_fn(|_| async { Ok(Response::new(Body::new(Silence))) });
-        let answer = Rim::new(Phases::default(), silent).call(asks("50m")).await.expect("infallible");
+        let answer = Rim::new(silent).call(asks("50m")).await.expect("infallible");
         let mut body = answer.into_body();
         let mut frames = Vec::new();
         while let Some(frame) = futures::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
