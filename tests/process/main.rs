@@ -1,1 +1,8 @@
-fn main() {}
+//! How server processes stand at the edge: what they refuse to start with, whom they let in, and how they leave.
+
+mod leave;
+mod pki;
+mod server;
+mod start;
+mod tls;
+mod wire;

@@ -146,8 +146,13 @@ fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Fault> {
 /// What tonic says about a request that it could not read, in our words: a bad request is never `INTERNAL`. Answers of
 /// our handlers carry details and pass.
 fn recast(response: Response<Body>) -> Response<Body> {
-    match status::read(response.headers()).and_then(|said| status::of_transport(&said)) {
+    let Some(said) = status::read(response.headers()) else { return response };
+    match status::of_transport(&said) {
         Some(ours) => ours.into_http(),
+        // No handler of ours says so without a word: the guard knows the method, and nobody here serves it.
+        None if said.code() == Code::Unimplemented && said.message().is_empty() => {
+            status::not_served_here().into_http()
+        }
         None => response,
     }
 }
