@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use orch8_control_plane::ControlPlane;
-use orch8_model::DatabaseUrl;
+use orch8_control_plane::{ControlPlane, InitError};
 use orch8_proto::serve::Services;
 use serde_json::json;
 
@@ -17,6 +16,7 @@ use crate::{
 
 const EXAMPLES: &str = r#"Examples:
   orch8 control-plane migrate --config control.toml     make or upgrade its tables
+  orch8 control-plane init --config control.toml        print the first operator key
   orch8 control-plane --config control.toml             serve until SIGTERM
 
 A file for a start:
@@ -48,7 +48,14 @@ enum ControlPlaneCommand {
     /// Serve until SIGTERM; the same as no subcommand.
     #[command(after_help = "Example:\n  orch8 control-plane serve --config control.toml")]
     Serve(SettingFlags),
-    /// Make or upgrade the tables, and end. Serving never changes tables of a Postgres database by itself.
+    /// Make the first key, with the roles operator and placement-admin, and show it once.
+    #[command(after_help = "\
+Example:
+  orch8 control-plane init --config control.toml --output json > first-key.json
+
+Works while no operator key is good; afterwards keys are made with `orch8 key create`.")]
+    Init(SettingFlags),
+    /// Make or upgrade the tables, and end. Serving does so too, if it may.
     #[command(after_help = "Example:\n  orch8 control-plane migrate --config control.toml")]
     Migrate(SettingFlags),
 }
@@ -57,6 +64,7 @@ pub async fn run(args: ControlPlaneArgs, form: LogForm, screen: Screen) -> anyho
     match args.command {
         None => serve(&args.settings, form).await,
         Some(ControlPlaneCommand::Serve(settings)) => serve(&settings, form).await,
+        Some(ControlPlaneCommand::Init(settings)) => init(&settings, screen).await,
         Some(ControlPlaneCommand::Migrate(settings)) => migrate(&settings, screen).await,
     }
 }
@@ -68,7 +76,7 @@ async fn serve(flags: &SettingFlags, form: LogForm) -> anyhow::Result<Exit> {
     let (socket, address) = lifetime::bind(listener.listen).await?;
     let reached = format!("{}://{address}", listener.scheme());
     let start = async {
-        let plane = open(&database).await?;
+        let plane = ControlPlane::open(&database).await?;
         let services = plane.serve(Services::new());
         let keys = plane.keys().clone();
         Ok((Front { listener: socket, services, keys, terms: listener.terms() }, House(plane)))
@@ -80,28 +88,38 @@ async fn serve(flags: &SettingFlags, form: LogForm) -> anyhow::Result<Exit> {
     .await
 }
 
+/// The secret goes to standard output and nowhere else.
+async fn init(flags: &SettingFlags, screen: Screen) -> anyhow::Result<Exit> {
+    let (sources, problems) = Sources::from_process(flags);
+    let database = ControlPlaneConfig::read_database(&sources, problems).map_err(CliError::from)?;
+    let plane = ControlPlane::open(&database).await?;
+    let made = plane.init_operator_key().await;
+    plane.close().await;
+    let secret = made.map_err(|error| match error {
+        InitError::Done { .. } => {
+            anyhow::Error::from(CliError::new(Exit::Refused, "ALREADY_EXISTS", error.to_string()))
+        }
+        InitError::NoRandomness | InitError::Store(_) => error.into(),
+    })?;
+    screen.show(
+        |paint| {
+            let note = "shown this once: keep it where only operators read";
+            format!("{}\n{}", secret.reveal(), paint.dim(note))
+        },
+        || json!({ "secret": secret.reveal(), "roles": ["operator", "placement-admin"] }),
+    )?;
+    Ok(Exit::Ok)
+}
+
 async fn migrate(flags: &SettingFlags, screen: Screen) -> anyhow::Result<Exit> {
     let (sources, problems) = Sources::from_process(flags);
     let database = ControlPlaneConfig::read_database(&sources, problems).map_err(CliError::from)?;
-    open(&database).await?.close().await;
+    ControlPlane::open(&database).await?.close().await;
     screen.show(
         |paint| format!("{} the tables of {database} are those of this version", paint.green("✓")),
         || json!({ "database": database.to_string(), "migrated": true }),
     )?;
     Ok(Exit::Ok)
-}
-
-/// Errors: a kind of database that this build cannot open; not reachable, not writable, of a newer version.
-async fn open(database: &DatabaseUrl) -> anyhow::Result<ControlPlane> {
-    match database {
-        DatabaseUrl::Sqlite(path) => Ok(ControlPlane::open(path).await?),
-        DatabaseUrl::Postgres(_) => Err(CliError::new(
-            Exit::Usage,
-            "CONFIG",
-            format!("database: {database} cannot be opened by this build; allowed: sqlite:FILE"),
-        )
-        .into()),
-    }
 }
 
 struct House(ControlPlane);

@@ -11,13 +11,13 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use orch8_control_plane::{Bootstrap, ControlPlane};
+use orch8_control_plane::{Bootstrap, ControlPlane, StoreKind};
 use orch8_data_plane::{
     plane::{Plane, PlaneConfig},
     session::SessionConfig,
     shard::ShardConfig,
 };
-use orch8_model::{NodeName, Role, StoreName, TenantId};
+use orch8_model::{DatabaseUrl, NodeName, Role, StoreName, TenantId};
 use orch8_proto::serve::Services;
 use orch8_seal::SecretText;
 use serde::{Deserialize, Serialize};
@@ -107,12 +107,12 @@ impl Household for House {
 }
 
 async fn open_control_plane(dir: &Path, keys: &Keys) -> anyhow::Result<ControlPlane> {
-    let control_plane = ControlPlane::open(&dir.join("control.db")).await?;
+    let control_plane = ControlPlane::open(&DatabaseUrl::Sqlite(dir.join("control.db"))).await?;
     let tenant = [Role::Client, Role::Publisher];
     control_plane
         .bootstrap(Bootstrap {
             tenant: TenantId::parse(TENANT)?,
-            store: StoreName::parse(STORE)?,
+            store: (StoreName::parse(STORE)?, StoreKind::Sqlite),
             keys: vec![
                 (keys.secret(&keys.client), true, tenant.into_iter().collect()),
                 (keys.secret(&keys.worker), true, [Role::Worker].into_iter().collect()),

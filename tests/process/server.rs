@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use orch8_control_plane::{Bootstrap, ControlPlane};
-use orch8_model::{Role, StoreName, TenantId};
+use orch8_control_plane::{Bootstrap, ControlPlane, StoreKind};
+use orch8_model::{DatabaseUrl, Role, StoreName, TenantId};
 use orch8_proto::{
     client::{Address, Channels, Dial},
     tls::ClientTls,
@@ -146,13 +146,13 @@ pub fn keyed<T>(key: &str, message: T) -> Request<T> {
 }
 
 async fn make_keys(database: &Path) {
-    let plane = ControlPlane::open(database).await.expect("opens");
+    let plane = ControlPlane::open(&DatabaseUrl::Sqlite(database.to_owned())).await.expect("opens");
     let key = |secret: &str, roles: &[Role]| {
         (SecretText::new(secret.to_owned()), false, roles.iter().copied().collect())
     };
     let wanted = Bootstrap {
         tenant: TenantId::parse("acme").expect("a name"),
-        store: StoreName::parse("main").expect("a name"),
+        store: (StoreName::parse("main").expect("a name"), StoreKind::Sqlite),
         keys: vec![key(ADMIN, &[Role::Operator, Role::PlacementAdmin]), key(NODE, &[Role::Node])],
     };
     plane.bootstrap(wanted).await.expect("keys");

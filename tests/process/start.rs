@@ -84,3 +84,20 @@ fn check_and_print_open_nothing_and_show_no_secret() {
     assert!(run(&["config", "check", "control-plane", "--config", again]).status.success());
     assert_eq!(run(&["config", "check", "data-plane", "--config", file]).status.code(), Some(2));
 }
+
+#[test]
+fn the_first_operator_key_is_made_once_and_works() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = format!("database=sqlite:{}", folder.path().join("c.db").display());
+    assert!(run(&["control-plane", "migrate", "--set", &database]).status.success());
+    let made = run(&["--output", "json", "control-plane", "init", "--set", &database]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let made: Value = serde_json::from_slice(&made.stdout).expect("one line of JSON");
+    let secret = made["secret"].as_str().expect("a secret");
+    assert!(secret.starts_with("o8_") && secret.len() == 67, "{secret}");
+    let again = run(&["--output", "json", "control-plane", "init", "--set", &database]);
+    assert_eq!(again.status.code(), Some(4));
+    let said: Value = serde_json::from_slice(&again.stderr).expect("one line of JSON");
+    assert_eq!(said["error"]["reason"], "ALREADY_EXISTS");
+    assert!(again.stdout.is_empty());
+}

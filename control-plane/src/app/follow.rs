@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::Utc;
-use orch8_model::{Fault, Millis, NodeName, Reason};
+use orch8_model::{Fault, Millis, Reason};
 use orch8_proto::identity::Principal;
 use tokio::{sync::mpsc, time::timeout};
 
@@ -15,12 +15,10 @@ const TAKE_WITHIN: Duration = Duration::from_secs(30);
 /// How often a stream looks whether its own key is still good, and past a bell that did not ring.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Who follows, with which stores, from where.
+/// Who follows, from where.
 #[derive(Clone, Debug)]
 pub struct Following {
     pub caller: Principal,
-    pub node: NodeName,
-    pub stores: Vec<String>,
     /// Token of the last group it took; 0 = none.
     pub token: u64,
 }
@@ -47,7 +45,7 @@ pub async fn follow(plane: ControlPlane, following: Following, groups: mpsc::Sen
 
 /// Tells until something is wrong; answers what.
 async fn tell(plane: &ControlPlane, who: Following, groups: &mpsc::Sender<Result<Group, Fault>>) -> Fault {
-    let Some(seat) = plane.fleet.enter(who.node, who.stores, Millis::from(Utc::now())) else {
+    let Some(_seat) = plane.fleet.seat_for_watching() else {
         return Fault::new(Reason::Overloaded, "too many data planes follow this control plane");
     };
     let mut changed = plane.fleet.changes();
@@ -72,7 +70,6 @@ async fn tell(plane: &ControlPlane, who: Following, groups: &mpsc::Sender<Result
         {
             return cut;
         }
-        seat.watcher.has_sent(token);
         after = Some(token);
         // Rung, or looked anyway: both lead to the same reading.
         let _ = timeout(LOOK_EVERY, changed.changed()).await;

@@ -59,12 +59,8 @@ pub async fn create_key(
         request_id: new.request_id,
     };
     let (store, written) = (plane.store.clone(), key.clone());
-    match to_the_end(async move { store.create_key(&written).await }).await? {
-        KeyCreated::New(change) => {
-            plane.keys.update([(key.sha256, key.grant())]);
-            plane.fleet.changed(change);
-            Ok((key, secret))
-        }
+    match to_the_end(plane, async move { store.create_key(&written).await }).await? {
+        KeyCreated::New => Ok((key, secret)),
         KeyCreated::Taken(id) if id == key.id() => Err(Fault::field(
             Reason::AlreadyExists,
             "certificate_sha256",
@@ -98,16 +94,11 @@ fn judge(granter: Roles, new: &NewKey, now: Millis) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The ended key; repeatable. In force here at once, and at every data plane with its next change.
+/// The ended key; repeatable. In force here at once, at every replica and data plane within a second.
 pub async fn revoke_key(plane: &ControlPlane, key_id: String, now: Millis) -> Result<ApiKey, Fault> {
     let store = plane.store.clone();
-    match to_the_end(async move { store.revoke_key(&key_id, now).await }).await? {
-        KeyRevoked::Now(key, change) => {
-            plane.keys.update([(key.sha256, key.grant())]);
-            plane.fleet.changed(change);
-            Ok(key)
-        }
-        KeyRevoked::Before(key) => Ok(key),
+    match to_the_end(plane, async move { store.revoke_key(&key_id, now).await }).await? {
+        KeyRevoked::Ended(key) => Ok(key),
         KeyRevoked::Missing => Err(Fault::not_found()),
     }
 }

@@ -9,11 +9,17 @@ use crate::{
     store::{Advanced, Placement},
 };
 
-/// Writes a placement whose epoch is higher than the stored one. Errors: `NOT_FOUND` for the tenant,
-/// `VERSION_CONFLICT` with the stored epoch.
+/// Writes a placement whose epoch is higher than the stored one. Errors: `NOT_FOUND` for the tenant, `STORE_UNSUPPORTED`
+/// for a store that is not registered, `VERSION_CONFLICT` with the stored epoch.
 pub async fn set_placement(plane: &ControlPlane, placement: Placement) -> Result<Placement, Fault> {
     if plane.store.tenant(&placement.tenant).await.map_err(store_fault)?.is_none() {
         return Err(Fault::not_found());
+    }
+    // A store that is registered stays so.
+    if plane.store.store(&placement.store).await.map_err(store_fault)?.is_none() {
+        let name = &placement.store;
+        let text = format_args!("{name} is not registered; register it: orch8 store register {name}");
+        return Err(Fault::field(Reason::StoreUnsupported, "store", text).with("store", name));
     }
     let stored = plane.store.placement(&placement.tenant).await.map_err(store_fault)?;
     match judge_placement(stored.map(|p| p.epoch), placement.epoch) {
@@ -21,11 +27,8 @@ pub async fn set_placement(plane: &ControlPlane, placement: Placement) -> Result
         Advance::Stale(stored) => return Err(conflict(stored)),
     }
     let (store, wanted) = (plane.store.clone(), placement.clone());
-    match to_the_end(async move { store.advance_placement(wanted).await }).await? {
-        Advanced::Won(change) => {
-            plane.fleet.changed(change);
-            Ok(placement)
-        }
+    match to_the_end(plane, async move { store.advance_placement(wanted).await }).await? {
+        Advanced::Won => Ok(placement),
         // Somebody was faster between the look and the write.
         Advanced::Stale(stored) => Err(conflict(stored.epoch)),
     }

@@ -12,8 +12,8 @@ pub async fn create_tenant(
     display_name: String,
     now: Millis,
 ) -> Result<Tenant, Fault> {
-    let store = plane.store.clone();
-    to_the_end(async move { store.create_tenant(Tenant { id, display_name, created_at: now }).await }).await
+    let (store, tenant) = (plane.store.clone(), Tenant { id, display_name, created_at: now });
+    to_the_end(plane, async move { store.create_tenant(tenant).await }).await
 }
 
 /// Errors: `NOT_FOUND`.

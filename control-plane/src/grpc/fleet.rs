@@ -3,10 +3,10 @@
 use std::pin::Pin;
 
 use futures::{Stream, StreamExt, stream};
-use orch8_model::{Fault, StoreName};
+use orch8_model::{Fault, NodeName, StoreName};
 use orch8_proto::{
     door,
-    identity::{self, Principal},
+    identity::{self, Principal, TenantScope},
     status,
     v1::{self, fleet_service_server::FleetService},
 };
@@ -14,16 +14,19 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
-use super::placements::wire_placement;
+use super::{join, placements::wire_placement};
 use crate::{
     ControlPlane,
-    app::{self, Following, Group},
+    app::{self, Described, Following, Group, Owned},
+    store::NodeRow,
 };
 
 /// Stores one node may name.
-const STORES_MAX: usize = 256;
+pub(super) const STORES_MAX: usize = 256;
 /// Rows in one part of a group: under half a message, whatever the names.
 const PART: usize = 1_000;
+/// What a node is told waits behind what it was told before.
+const TOLD: usize = 1;
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -35,16 +38,14 @@ impl FleetService for FleetApi {
 
     async fn join(
         &self,
-        _request: Request<tonic::Streaming<v1::JoinRequest>>,
+        request: Request<tonic::Streaming<v1::JoinRequest>>,
     ) -> Result<Response<Self::JoinStream>, Status> {
-        Err(status::of(Fault::not_found()))
-    }
-
-    async fn find_endpoints(
-        &self,
-        _request: Request<v1::FindEndpointsRequest>,
-    ) -> Result<Response<v1::FindEndpointsResponse>, Status> {
-        Err(status::of(Fault::not_found()))
+        let caller = identity::principal(&request).map_err(status::of)?.clone();
+        let said = join::said(request.into_inner());
+        let (told, listening) = mpsc::channel(TOLD);
+        tokio::spawn(app::join(self.0.clone(), caller, said, told));
+        let told = ReceiverStream::new(listening).map(|told| told.map(join::told).map_err(status::of));
+        Ok(Response::new(Box::pin(told)))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
@@ -66,25 +67,30 @@ impl FleetService for FleetApi {
         &self,
         _request: Request<v1::DescribeFleetRequest>,
     ) -> Result<Response<v1::DescribeFleetResponse>, Status> {
-        let nodes = self.0.fleet.watchers().into_iter().map(|watcher| v1::FleetNode {
-            node_id: watcher.node.to_string(),
-            stores: watcher.stores.clone(),
-            joined_at: Some(door::wire_instant(watcher.connected_at)),
-            ..Default::default()
-        });
-        Ok(Response::new(v1::DescribeFleetResponse { nodes: nodes.collect(), shards: Vec::new() }))
+        let Described { nodes, shards } = app::describe_fleet(&self.0).await.map_err(status::of)?;
+        Ok(Response::new(v1::DescribeFleetResponse {
+            nodes: nodes.into_iter().map(node).collect(),
+            shards: shards.into_iter().map(owned).collect(),
+        }))
+    }
+
+    async fn find_endpoints(
+        &self,
+        request: Request<v1::FindEndpointsRequest>,
+    ) -> Result<Response<v1::FindEndpointsResponse>, Status> {
+        let caller = identity::principal(&request).map_err(status::of)?;
+        let scope = TenantScope::of(caller, &request.get_ref().tenant_id).map_err(status::of)?;
+        let addresses = app::find_endpoints(&self.0, scope.tenant()).await.map_err(status::of)?;
+        Ok(Response::new(v1::FindEndpointsResponse { addresses }))
     }
 }
 
 fn following(caller: Principal, r: v1::WatchRequest) -> Result<Following, Fault> {
-    let names = door::items("stores", r.stores, STORES_MAX)?;
-    let parse = |name: String| door::name::<StoreName>("stores", name).map(|name| name.to_string());
-    Ok(Following {
-        caller,
-        node: door::name("node_id", r.node_id)?,
-        stores: names.into_iter().map(parse).collect::<Result<_, _>>()?,
-        token: r.resume_token,
-    })
+    let _node: NodeName = door::name("node_id", r.node_id)?;
+    for name in door::items("stores", r.stores, STORES_MAX)? {
+        let _store: StoreName = door::name("stores", name)?;
+    }
+    Ok(Following { caller, token: r.resume_token })
 }
 
 /// A group in messages that any client takes.
@@ -102,4 +108,27 @@ fn parts(group: Group) -> Vec<v1::WatchResponse> {
             more: n + 1 < count,
         })
         .collect()
+}
+
+fn node((node, live): (NodeRow, bool)) -> v1::FleetNode {
+    v1::FleetNode {
+        node_id: node.name.to_string(),
+        address: node.address,
+        stores: node.stores.iter().map(ToString::to_string).collect(),
+        joined_at: Some(door::wire_instant(node.joined_at)),
+        seen_at: Some(door::wire_instant(node.seen_at)),
+        live,
+    }
+}
+
+fn owned(owned: Owned) -> v1::OwnedShards {
+    v1::OwnedShards {
+        store: owned.store.to_string(),
+        first_shard: owned.first.0.into(),
+        last_shard: owned.last.0.into(),
+        node_id: owned.node.map(|node| node.to_string()).unwrap_or_default(),
+        lease_epoch: owned.epoch.get(),
+        since: Some(door::wire_instant(owned.since)),
+        fell_from: owned.fell_from,
+    }
 }

@@ -1,6 +1,7 @@
 //! Thin handlers: parse, call `app`, convert, return. Roles are checked by the guard before every service.
 
 mod fleet;
+mod join;
 mod placements;
 mod tenants;
 

@@ -1,6 +1,7 @@
 //! PlacementService.
 
-use orch8_model::{Fault, PlacementEpoch, TenantId};
+use orch8_authority::StoreKind;
+use orch8_model::{Fault, PlacementEpoch, StoreName, TenantId};
 use orch8_proto::{
     door::{self, Keyset, PageQuery},
     status,
@@ -9,7 +10,10 @@ use orch8_proto::{
 use tonic::{Request, Response, Status};
 
 use super::{PAGE, PAGE_MAX, now};
-use crate::{ControlPlane, app, store::Placement};
+use crate::{
+    ControlPlane, app,
+    store::{Placement, Store},
+};
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -19,16 +23,18 @@ pub struct Placements(pub ControlPlane);
 impl PlacementService for Placements {
     async fn register_store(
         &self,
-        _request: Request<v1::RegisterStoreRequest>,
+        request: Request<v1::RegisterStoreRequest>,
     ) -> Result<Response<v1::RegisterStoreResponse>, Status> {
-        Err(status::of(orch8_model::Fault::not_found()))
+        let (name, kind) = named(request.into_inner()).map_err(status::of)?;
+        let store = app::register_store(&self.0, name, kind, now()).await.map_err(status::of)?;
+        Ok(Response::new(v1::RegisterStoreResponse { store: Some(wire_store(&store)) }))
     }
 
     async fn list_stores(
         &self,
-        _request: Request<v1::ListStoresRequest>,
+        request: Request<v1::ListStoresRequest>,
     ) -> Result<Response<v1::ListStoresResponse>, Status> {
-        Err(status::of(orch8_model::Fault::not_found()))
+        list_stores(&self.0, request.into_inner()).await.map(Response::new).map_err(status::of)
     }
 
     async fn set_placement(
@@ -55,6 +61,37 @@ impl PlacementService for Placements {
     ) -> Result<Response<v1::ListPlacementsResponse>, Status> {
         list(&self.0, request.into_inner()).await.map(Response::new).map_err(status::of)
     }
+}
+
+fn named(r: v1::RegisterStoreRequest) -> Result<(StoreName, StoreKind), Fault> {
+    Ok((door::name("name", r.name)?, store_kind("kind", r.kind)?))
+}
+
+/// Errors: none, or one this build does not know.
+pub(super) fn store_kind(field: &str, number: i32) -> Result<StoreKind, Fault> {
+    match door::required(field, door::choice::<v1::StoreKind>(field, number)?)? {
+        v1::StoreKind::Postgres => Ok(StoreKind::Postgres),
+        v1::StoreKind::Sqlite => Ok(StoreKind::Sqlite),
+        v1::StoreKind::Unspecified => Err(Fault::invalid(field, "is required")),
+    }
+}
+
+async fn list_stores(
+    plane: &ControlPlane,
+    r: v1::ListStoresRequest,
+) -> Result<v1::ListStoresResponse, Fault> {
+    let limit = door::page_size("page_size", r.page_size, PAGE, PAGE_MAX)?;
+    let query = PageQuery::new("ListStores", None);
+    let after: Option<StoreName> = match query.read("page_token", &r.page_token)? {
+        None => None,
+        Some(mut key) => Some(door::name("page_token", key.take_text("page_token")?)?),
+    };
+    let (rows, more) = app::list_stores(plane, after.as_ref(), limit).await?;
+    let next_page_token = match rows.last() {
+        Some(last) if more => query.write(Keyset::new().with_bytes(last.name.as_str())),
+        Some(_) | None => String::new(),
+    };
+    Ok(v1::ListStoresResponse { stores: rows.iter().map(wire_store).collect(), next_page_token })
 }
 
 fn proposed(r: v1::SetPlacementRequest) -> Result<Placement, Fault> {
@@ -85,6 +122,19 @@ async fn list(
         Some(_) | None => String::new(),
     };
     Ok(v1::ListPlacementsResponse { placements: rows.iter().map(wire_placement).collect(), next_page_token })
+}
+
+fn wire_store(store: &Store) -> v1::Store {
+    let kind = match store.shape.kind {
+        StoreKind::Postgres => v1::StoreKind::Postgres,
+        StoreKind::Sqlite => v1::StoreKind::Sqlite,
+    };
+    v1::Store {
+        name: store.name.to_string(),
+        kind: kind.into(),
+        shard_count: store.shape.shard_count,
+        created_at: Some(door::wire_instant(store.created_at)),
+    }
 }
 
 pub(super) fn wire_placement(placement: &Placement) -> v1::Placement {

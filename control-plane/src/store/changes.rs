@@ -1,11 +1,14 @@
-//! What changed, in order. One writer at a time makes the order of numbers the order of commits, so whoever has read up
-//! to a number has missed nothing below it.
+//! What changed, in order: whoever has read up to a number has missed nothing below it, since numbers are given in the
+//! order of commits.
 
 use orch8_proto::identity::Grant;
 use orch8_seal::Digest;
-use sqlx::{Row as _, SqliteConnection};
 
-use super::{ApiKey, ControlStore, ControlStoreError, Placement, database};
+use super::{
+    ApiKey, ControlStore, ControlStoreError, Placement,
+    counters::{Counter, bump},
+    database::{Tx, statement},
+};
 
 /// What changed after a token.
 #[derive(Clone, Debug, Default)]
@@ -28,9 +31,7 @@ pub(super) enum Thing<'a> {
 impl ControlStore {
     /// Number of the newest change; 0 when there was none.
     pub async fn newest_change(&self) -> Result<u64, ControlStoreError> {
-        let row = sqlx::query("SELECT coalesce(max(seq), 0) FROM changes").fetch_one(self.readers()).await;
-        let seq: i64 = row.and_then(|row| row.try_get(0)).map_err(database("read of changes"))?;
-        Ok(u64::try_from(seq).unwrap_or_default())
+        Ok(self.counters().await?.changes)
     }
 
     /// Everything a data plane has to know, or what changed after `token`. The rows are read after the token, so a
@@ -47,23 +48,24 @@ impl ControlStore {
         };
         Ok(Changes { placements, keys, token: newest })
     }
+}
 
-    /// Every key that was not revoked, with what it allows.
-    pub async fn all_grants(&self) -> Result<Vec<(Digest, Grant)>, ControlStoreError> {
-        Ok(self.all_keys().await?.iter().map(|key| (key.sha256, key.grant())).collect())
+impl Changes {
+    /// What each key allows now.
+    pub fn grants(&self) -> impl Iterator<Item = (Digest, Grant)> {
+        self.keys.iter().map(|key| (key.sha256, key.grant()))
     }
 }
 
 /// Makes this the newest change; answers its number.
-pub(super) async fn note(conn: &mut SqliteConnection, thing: Thing<'_>) -> Result<u64, sqlx::Error> {
+pub(super) async fn note(tx: &mut Tx, thing: Thing<'_>) -> Result<u64, ControlStoreError> {
     let (kind, key) = match thing {
         Thing::Placement(tenant) => ("placement", tenant),
         Thing::Key(id) => ("key", id),
     };
-    let done = sqlx::query("INSERT OR REPLACE INTO changes (kind, key) VALUES (?, ?)")
-        .bind(kind)
-        .bind(key)
-        .execute(conn)
-        .await?;
-    Ok(done.last_insert_rowid().cast_unsigned())
+    let seq = bump(tx, Counter::Changes).await?;
+    let sql = "INSERT INTO changes (seq, kind, key) VALUES ($1, $2, $3)
+               ON CONFLICT (kind, key) DO UPDATE SET seq = excluded.seq";
+    tx.run(statement("write of a change", sql).bind(seq.cast_signed()).bind(kind).bind(key)).await?;
+    Ok(seq)
 }

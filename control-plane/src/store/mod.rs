@@ -1,25 +1,46 @@
 //! What do we store and why must it be durable? Tenants, key hashes and placements: a deployment that forgot them would
-//! refuse everybody. Each operation is one statement or one transaction; every transition is a compare-and-set.
+//! refuse everybody. Stores by name, nodes, and who owns which shards under which epoch: a control plane that forgot the
+//! epochs would give away shards that their owners still hold.
+//!
+//! Each operation is one statement or one transaction; every transition is a compare-and-set. Every statement runs on
+//! both databases, see [`database`].
 
 mod changes;
+mod confirmations;
+mod counters;
+mod database;
+mod fleet;
 mod keys;
+mod leader;
+mod migrate;
+mod nodes;
 mod open;
 mod placements;
+mod stores;
 mod tenants;
+#[cfg(test)]
+mod tests;
 
 pub use changes::Changes;
-pub use keys::{KeyCreated, KeyRevoked, LIVE_KEYS_MAX};
+pub use counters::Counters;
+pub use fleet::Joining;
+pub use keys::{FirstKey, KeyCreated, KeyRevoked, LIVE_KEYS_MAX};
+pub use leader::Term;
+pub use nodes::{FleetView, Leases, NodeRow, OwnedShard, Seat};
 pub use placements::Advanced;
+pub use stores::{Registered, STORES_MAX};
 
-use orch8_model::{Millis, PlacementEpoch, Roles, StoreName, TenantId};
+use std::sync::Arc;
+
+use orch8_authority::StoreShape;
+use orch8_model::{DatabaseUrl, Millis, PlacementEpoch, Roles, StoreName, TenantId};
 use orch8_proto::identity::Grant;
 use orch8_seal::Digest;
-use sqlx::SqlitePool;
 
 /// The database failed, or holds what this version cannot read. Lost races are values, not errors.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlStoreError {
-    #[error("the control plane's database {doing} failed")]
+    #[error("the control plane's database: {doing} failed")]
     Database {
         doing: &'static str,
         #[source]
@@ -34,20 +55,29 @@ pub enum ControlStoreError {
         source: std::io::Error,
     },
     #[error(
+        "{path} is in use by another process: a SQLite file has one control plane, Postgres may have several"
+    )]
+    InUse { path: String },
+    #[error("{url} cannot be reached")]
+    Unreachable {
+        url: DatabaseUrl,
+        #[source]
+        source: sqlx::Error,
+    },
+    #[error(
         "the control plane's database has schema {found}, this binary knows up to {known}: use a newer orch8"
     )]
     NewerSchema { found: i64, known: i64 },
-}
-
-fn database(doing: &'static str) -> impl Fn(sqlx::Error) -> ControlStoreError {
-    move |source| ControlStoreError::Database { doing, source }
+    #[error("this database holds something else: give the control plane a database of its own")]
+    Foreign,
 }
 
 /// A control plane's database. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ControlStore {
-    writer: SqlitePool,
-    readers: SqlitePool,
+    database: database::Database,
+    /// Of a file.
+    lock: Option<Arc<open::FileLock>>,
 }
 
 /// A tenant.
@@ -97,4 +127,12 @@ pub struct Placement {
     pub store: StoreName,
     pub epoch: PlacementEpoch,
     pub updated_at: Millis,
+}
+
+/// A store by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    pub name: StoreName,
+    pub shape: StoreShape,
+    pub created_at: Millis,
 }

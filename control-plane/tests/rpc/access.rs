@@ -6,7 +6,7 @@ use orch8_proto::{
     identity::{Grant, access},
 };
 
-use crate::rig::{CLIENT, Rig};
+use super::rig::{CLIENT, Rig};
 
 const SERVICES: [&str; 3] =
     ["/orch8.v1.TenantService/", "/orch8.v1.PlacementService/", "/orch8.v1.FleetService/"];

@@ -1,9 +1,9 @@
 //! SetPlacement, GetPlacement, ListPlacements.
 
 use orch8_model::Reason;
-use orch8_proto::v1::{GetPlacementRequest, ListPlacementsRequest, Placement, SetPlacementRequest};
+use orch8_proto::v1::{GetPlacementRequest, ListPlacementsRequest, Placement, SetPlacementRequest, StoreKind};
 
-use crate::rig::{ADMIN, OPERATOR, Rig, field, refused};
+use super::rig::{ADMIN, OPERATOR, Rig, field, refused};
 
 fn set(tenant: &str, store: &str, epoch: u64) -> SetPlacementRequest {
     SetPlacementRequest { tenant_id: tenant.to_owned(), store: store.to_owned(), epoch }
@@ -18,6 +18,8 @@ async fn stored(rig: &Rig, tenant: &str) -> Placement {
 #[tokio::test]
 async fn an_epoch_only_rises() {
     let rig = Rig::start().await;
+    rig.register_store("east", StoreKind::Postgres).await;
+    rig.register_store("west", StoreKind::Postgres).await;
     let mut client = rig.placements(ADMIN);
     client.set_placement(set("acme", "east", 7)).await.expect("higher");
     for epoch in [7, 6, 1] {
@@ -34,6 +36,9 @@ async fn an_epoch_only_rises() {
 #[tokio::test]
 async fn of_many_writers_at_one_epoch_exactly_one_wins() {
     let rig = Rig::start().await;
+    for n in 0..16 {
+        rig.register_store(&format!("s{n}"), StoreKind::Sqlite).await;
+    }
     let calls = (0..16).map(|n| {
         let mut client = rig.placements(ADMIN);
         async move { client.set_placement(set("acme", &format!("s{n}"), 2)).await }
@@ -66,6 +71,18 @@ async fn a_hostile_field_is_named() {
 }
 
 #[tokio::test]
+async fn a_store_that_nobody_registered_is_refused_with_what_to_type() {
+    let rig = Rig::start().await;
+    let failure = refused(rig.placements(ADMIN).set_placement(set("acme", "east", 2)).await);
+    assert_eq!(failure.known(), Some(Reason::StoreUnsupported));
+    assert_eq!(failure.metadata["store"], "east");
+    assert!(failure.message.contains("orch8 store register east"), "{failure}");
+    assert_eq!(stored(&rig, "acme").await.store, "main", "nothing was moved");
+    rig.register_store("east", StoreKind::Postgres).await;
+    rig.placements(ADMIN).set_placement(set("acme", "east", 2)).await.expect("now it is known");
+}
+
+#[tokio::test]
 async fn a_tenant_without_a_placement_and_no_tenant_answer_the_same_bytes() {
     let rig = Rig::start().await;
     rig.create_tenant("globex").await;
@@ -86,6 +103,7 @@ async fn a_tenant_without_a_placement_and_no_tenant_answer_the_same_bytes() {
 async fn placements_are_listed_page_by_page() {
     let rig = Rig::start().await;
     let mut client = rig.placements(ADMIN);
+    rig.register_store("east", StoreKind::Postgres).await;
     for n in 0..20 {
         let tenant = format!("t-{n:02}");
         rig.create_tenant(&tenant).await;

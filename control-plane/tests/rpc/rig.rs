@@ -1,9 +1,12 @@
-//! A control plane in a folder of its own, behind a real listener, and clients with keys.
+//! A control plane on a database of its own, behind a real listener, and clients with keys.
+
+// The suite on each database uses all of it together, and neither the files of one kind alone.
+#![allow(dead_code)]
 
 use std::time::Duration;
 
-use orch8_control_plane::{Bootstrap, ControlPlane};
-use orch8_model::{Role, StoreName, TenantId};
+use orch8_control_plane::{Bootstrap, ControlPlane, FleetTimes, StoreKind};
+use orch8_model::{DatabaseUrl, Role, StoreName, TenantId};
 use orch8_proto::{
     client::Failure,
     serve::{Ended, ServeError, Services, serve},
@@ -22,6 +25,8 @@ use tonic::{
     service::{Interceptor, interceptor::InterceptedService},
     transport::Channel,
 };
+
+use crate::Kind;
 
 /// Longer than any answer here takes.
 pub const SOON: Duration = Duration::from_secs(10);
@@ -49,8 +54,33 @@ impl Interceptor for Key {
 
 pub type Keyed = InterceptedService<Channel, Key>;
 
+/// Where the rows are.
+#[derive(Debug)]
+pub enum Home {
+    Folder(TempDir),
+    Url(DatabaseUrl),
+}
+
+impl Home {
+    fn new() -> Self {
+        match super::ON {
+            Kind::Sqlite => Self::Folder(tempfile::tempdir().expect("a folder")),
+            Kind::Postgres => {
+                Self::Url(DatabaseUrl::parse(&orch8_test_postgres::database()).expect("an address"))
+            }
+        }
+    }
+
+    pub fn url(&self) -> DatabaseUrl {
+        match self {
+            Self::Folder(folder) => DatabaseUrl::Sqlite(folder.path().join("control.db")),
+            Self::Url(url) => url.clone(),
+        }
+    }
+}
+
 pub struct Rig {
-    folder: TempDir,
+    pub home: Home,
     pub plane: ControlPlane,
     channel: Channel,
     stop: CancellationToken,
@@ -59,11 +89,11 @@ pub struct Rig {
 
 impl Rig {
     pub async fn start() -> Self {
-        Self::start_in(tempfile::tempdir().expect("a folder")).await
+        Self::start_in(Home::new()).await
     }
 
-    async fn start_in(folder: TempDir) -> Self {
-        let plane = ControlPlane::open(&folder.path().join("control.db")).await.expect("opens");
+    pub async fn start_in(home: Home) -> Self {
+        let plane = ControlPlane::open_with(&home.url(), times()).await.expect("opens");
         plane.bootstrap(first_keys()).await.expect("bootstraps");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -71,28 +101,29 @@ impl Rig {
         let services = plane.serve(Services::new());
         let serving = tokio::spawn(serve(listener, services, plane.keys().clone(), stop.clone(), SOON));
         let endpoint = Channel::from_shared(format!("http://{address}")).expect("a uri");
-        Self { folder, plane, channel: endpoint.connect().await.expect("connects"), stop, serving }
+        Self { home, plane, channel: endpoint.connect().await.expect("connects"), stop, serving }
+    }
+
+    /// Another process on the same database.
+    pub async fn replica(&self) -> Self {
+        Self::start_in(Home::Url(self.home.url())).await
     }
 
     /// The same database under a new process.
     pub async fn restart(self) -> Self {
-        let folder = self.end().await;
-        Self::start_in(folder).await
+        let home = self.end().await;
+        Self::start_in(home).await
     }
 
     /// Stops as a process does; fails when it takes the whole drain.
-    pub async fn end(self) -> TempDir {
+    pub async fn end(self) -> Home {
         self.stop.cancel();
         self.plane.drain();
         drop(self.channel);
         let ended = timeout(SOON / 2, self.serving).await.expect("no hang").expect("no panic");
         assert_eq!(ended.expect("no error"), Ended::Drained);
         self.plane.close().await;
-        self.folder
-    }
-
-    pub fn path(&self) -> std::path::PathBuf {
-        self.folder.path().join("control.db")
+        self.home
     }
 
     pub fn channel(&self) -> Channel {
@@ -123,11 +154,22 @@ impl Rig {
         grpc.server_streaming(request, path, codec).await.map(|_| ())
     }
 
+    pub async fn register_store(&self, name: &str, kind: v1::StoreKind) -> v1::Store {
+        let request = v1::RegisterStoreRequest { name: name.to_owned(), kind: kind.into() };
+        let known = self.placements(ADMIN).register_store(request).await.expect("registered");
+        known.into_inner().store.expect("a store")
+    }
+
     pub async fn create_tenant(&self, id: &str) -> v1::Tenant {
         let request = v1::CreateTenantRequest { tenant_id: id.to_owned(), display_name: String::new() };
         let made = self.tenants(ADMIN).create_tenant(request).await.expect("made");
         made.into_inner().tenant.expect("a tenant")
     }
+}
+
+/// A tenth of what they are: a node is given up after a second.
+pub fn times() -> FleetTimes {
+    FleetTimes::default().faster(10)
 }
 
 fn first_keys() -> Bootstrap {
@@ -139,7 +181,7 @@ fn first_keys() -> Bootstrap {
     ];
     Bootstrap {
         tenant: TenantId::parse("acme").expect("a name"),
-        store: StoreName::parse("main").expect("a name"),
+        store: (StoreName::parse("main").expect("a name"), StoreKind::Sqlite),
         keys: keys
             .into_iter()
             .map(|(key, of_tenant, roles)| {

@@ -7,7 +7,7 @@ use orch8_proto::v1::{
     CreateTenantRequest, GetTenantRequest, ListPlacementsRequest, ListTenantsRequest, Role, WhoAmIRequest,
 };
 
-use crate::rig::{ADMIN, CLIENT, OPERATOR, Rig, field, refused};
+use super::rig::{ADMIN, CLIENT, OPERATOR, Rig, field, refused};
 
 #[tokio::test]
 async fn a_tenant_is_made_once_and_stays_as_it_was_made() {
@@ -141,20 +141,5 @@ async fn a_tenants_own_key_cannot_look_for_other_tenants() {
             (foreign.code(), foreign.message(), foreign.details()),
             (other.code(), other.message(), other.details())
         );
-    }
-}
-
-#[cfg(unix)]
-#[tokio::test]
-async fn the_database_is_its_owners_alone() {
-    use std::os::unix::fs::PermissionsExt;
-
-    let rig = Rig::start().await;
-    rig.create_tenant("globex").await;
-    for suffix in ["", "-wal"] {
-        let mut path = rig.path().into_os_string();
-        path.push(suffix);
-        let mode = std::fs::metadata(&path).expect("a file").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "{path:?}");
     }
 }

@@ -44,6 +44,10 @@ macro_rules! id {
 }
 
 id!(
+    /// One data-plane process: made anew at every start, so that two of one name are told apart.
+    ProcessId
+);
+id!(
     /// One run of a sequence in one store.
     InstanceId
 );

@@ -17,7 +17,7 @@ mod time;
 pub use database::{DATABASE_URL_MAX, DatabaseUrl, DatabaseUrlError};
 pub use epoch::{ClaimEpoch, LeaseEpoch, PlacementEpoch, Shard};
 pub use fault::{Fault, FieldProblem, Reason, StatusClass};
-pub use id::{ContinuityId, InstanceId, SequenceId, TaskId};
+pub use id::{ContinuityId, InstanceId, ProcessId, SequenceId, TaskId};
 pub use name::{
     BlockId, HandlerName, IdempotencyKey, NameProblem, Namespace, NodeName, SequenceName, SignalId,
     StoreName, TenantId, WorkerId,
