@@ -2,7 +2,10 @@
 
 mod leave;
 mod pki;
+#[path = "../rig/mod.rs"]
+mod rig;
 mod server;
+mod session;
 mod start;
 mod tls;
 mod wire;
