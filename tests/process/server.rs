@@ -1,4 +1,4 @@
-//! `orch8 control-plane` as a process, and clients of it.
+//! Server commands as processes, and clients of them.
 
 use std::{
     io::{BufRead, BufReader},
@@ -40,7 +40,7 @@ pub fn run(args: &[&str]) -> Output {
     orch8(args).output().expect("orch8 runs")
 }
 
-/// A control plane in a folder of its own.
+/// A server process in a folder of its own.
 pub struct Server {
     pub child: Child,
     pub address: String,
@@ -49,18 +49,27 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one whose database has the keys [`ADMIN`] and [`NODE`], on a free port of loopback.
+    /// Starts a control plane whose database has the keys [`ADMIN`] and [`NODE`], on a free port of loopback.
     pub async fn start(more: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let database = folder.path().join("control.db");
         make_keys(&database).await;
         let setting = format!("database=sqlite:{}", database.display());
-        let mut child = orch8(&["control-plane", "--listen", "127.0.0.1:0", "--set", &setting])
-            .args(more)
-            .stderr(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("orch8 starts");
+        let args = ["control-plane", "--listen", "127.0.0.1:0", "--set", &setting];
+        Self::spawn(folder, &[&args, more].concat()).await
+    }
+
+    /// Starts a data plane with one store, `main`, on a free port of loopback.
+    pub async fn start_data_plane(more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let setting = format!("stores.main.url=sqlite:{}", folder.path().join("store.db").display());
+        let args = ["data-plane", "--listen", "127.0.0.1:0", "--node", "n1", "--set", &setting];
+        Self::spawn(folder, &[&args, more].concat()).await
+    }
+
+    async fn spawn(folder: tempfile::TempDir, args: &[&str]) -> Self {
+        let mut child =
+            orch8(args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("orch8 starts");
         let said = Arc::new(Mutex::new(Vec::new()));
         let (lines, heard) = (BufReader::new(child.stderr.take().expect("piped")).lines(), Arc::clone(&said));
         std::thread::spawn(move || {
@@ -114,10 +123,13 @@ impl Server {
         }
     }
 
+    /// By name, since certificates are for names.
+    pub fn named(&self) -> String {
+        self.address.replace("127.0.0.1", "localhost")
+    }
+
     pub async fn connect(&self, tls: ClientTls) -> Result<Channels, String> {
-        // Certificates are for names.
-        let address = self.address.replace("127.0.0.1", "localhost");
-        let addresses = [Address::parse(&address).expect("an address")];
+        let addresses = [Address::parse(&self.named()).expect("an address")];
         let dial = Dial { tls, user_agent: "test" };
         Channels::connect(&addresses, &dial, 0).await.map_err(|why| format!("{why:?}"))
     }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::{
     pki::{Authority, Files},
-    server::{ADMIN, NODE, Server, keyed, orch8},
+    server::{ADMIN, NODE, PATIENCE, Server, keyed, orch8},
 };
 
 async fn server(authority: &Authority) -> Server {
@@ -39,8 +39,7 @@ fn trusting(authority: &Authority, identity: Option<&Files>) -> ClientTls {
 
 /// The command towards the server, which asks the data plane's services and so is told that there are none.
 fn command(server: &Server, more: &[&str]) -> Output {
-    let address = server.address.replace("127.0.0.1", "localhost");
-    orch8(&["workers", "--address", &address, "--key", ADMIN]).args(more).output().expect("runs")
+    orch8(&["workers", "--address", &server.named(), "--key", ADMIN]).args(more).output().expect("runs")
 }
 
 #[tokio::test]
@@ -55,6 +54,46 @@ async fn the_command_believes_a_server_of_the_authority_it_was_given_and_no_othe
     assert_eq!(refused.status.code(), Some(5));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("certificate"), "{said}");
+}
+
+#[tokio::test]
+async fn a_data_plane_follows_its_control_plane_over_tls_and_serves_with_tls() {
+    let ours = Authority::new("ours");
+    let control = server(&ours).await;
+    let Files { certificate, key } = ours.issue("localhost");
+    let settings = [
+        format!("control_plane={}", control.named()),
+        format!("control_plane_tls.ca={}", ours.ca()),
+        format!("tls.certificate={certificate}"),
+        format!("tls.key={key}"),
+        format!("key={NODE}"),
+    ];
+    let args: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting.as_str()]).collect();
+    let data = Server::start_data_plane(&args).await;
+    assert!(data.address.starts_with("https://"), "{}", data.address);
+
+    let request = CreateKeyRequest {
+        tenant_id: "acme".into(),
+        roles: vec![v1::Role::Publisher.into()],
+        ..Default::default()
+    };
+    let mut admin = control.tenants(trusting(&ours, None)).await;
+    let made = admin.create_key(keyed(ADMIN, request)).await.expect("made").into_inner();
+    // The data plane hears of the key over its watch.
+    let began = Instant::now();
+    loop {
+        let listed = orch8(&["--output", "json", "sequence", "list", "--ca", &ours.ca()])
+            .args(["--address", &data.named(), "--key", &made.secret])
+            .output()
+            .expect("runs");
+        if listed.status.success() {
+            break;
+        }
+        let said = String::from_utf8_lossy(&listed.stderr).into_owned();
+        assert!(said.contains("UNAUTHENTICATED") || said.contains("CREDENTIAL"), "{said}");
+        assert!(began.elapsed() < PATIENCE, "the key does not arrive: {said} {}", data.said());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 #[tokio::test]
