@@ -24,7 +24,8 @@ use crate::{
 
 /// A process that needs longer to start is broken.
 pub const START_LIMIT: Duration = Duration::from_secs(30);
-const START_POLL: Duration = Duration::from_millis(20);
+/// Between two looks whether it is there.
+pub const START_POLL: Duration = Duration::from_millis(20);
 /// Of a dead process's log the end is shown.
 const LOG_TAIL_LINES: usize = 12;
 const LOG_TAIL_BYTES: u64 = 8 << 10;

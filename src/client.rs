@@ -6,8 +6,10 @@ use std::{
 };
 
 use orch8_proto::v1::{
-    instance_service_client::InstanceServiceClient, sequence_service_client::SequenceServiceClient,
-    signal_service_client::SignalServiceClient, worker_service_client::WorkerServiceClient,
+    fleet_service_client::FleetServiceClient, instance_service_client::InstanceServiceClient,
+    placement_service_client::PlacementServiceClient, sequence_service_client::SequenceServiceClient,
+    signal_service_client::SignalServiceClient, tenant_service_client::TenantServiceClient,
+    worker_service_client::WorkerServiceClient,
 };
 use orch8_proto::{
     client::{Address, ChannelProblem, Channels, Dial},
@@ -169,6 +171,19 @@ impl Server {
 
     pub fn workers(&self) -> WorkerServiceClient<Authorized> {
         WorkerServiceClient::with_interceptor(self.channel.clone(), self.bearer.clone())
+            .max_decoding_message_size(ANSWER_BYTES_MAX)
+    }
+
+    pub fn tenants(&self) -> TenantServiceClient<Authorized> {
+        TenantServiceClient::with_interceptor(self.channel.clone(), self.bearer.clone())
+    }
+
+    pub fn placements(&self) -> PlacementServiceClient<Authorized> {
+        PlacementServiceClient::with_interceptor(self.channel.clone(), self.bearer.clone())
+    }
+
+    pub fn fleet(&self) -> FleetServiceClient<Authorized> {
+        FleetServiceClient::with_interceptor(self.channel.clone(), self.bearer.clone())
             .max_decoding_message_size(ANSWER_BYTES_MAX)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use orch8_control_plane::{ControlPlane, InitError};
+use orch8_control_plane::{ControlPlane, FleetTimes, InitError};
 use orch8_proto::serve::Services;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use crate::{
 
 const EXAMPLES: &str = r#"Examples:
   orch8 control-plane migrate --config control.toml     make or upgrade its tables
-  orch8 control-plane init --config control.toml        print the first operator key
+  orch8 control-plane init --config control.toml        make the first operator key; it is shown once
   orch8 control-plane --config control.toml             serve until SIGTERM
 
 A file for a start:
@@ -40,43 +40,48 @@ pub struct ControlPlaneArgs {
     #[command(subcommand)]
     command: Option<ControlPlaneCommand>,
     #[command(flatten)]
+    flags: ServeFlags,
+}
+
+#[derive(Debug, Args)]
+struct ServeFlags {
+    #[command(flatten)]
     settings: SettingFlags,
+    /// Divide the times of heartbeats and leases by this, for tests.
+    #[arg(long, hide = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    faster: u32,
 }
 
 #[derive(Debug, Subcommand)]
 enum ControlPlaneCommand {
     /// Serve until SIGTERM; the same as no subcommand.
     #[command(after_help = "Example:\n  orch8 control-plane serve --config control.toml")]
-    Serve(SettingFlags),
-    /// Make the first key, with the roles operator and placement-admin, and show it once.
-    #[command(after_help = "\
-Example:
-  orch8 control-plane init --config control.toml --output json > first-key.json
-
-Works while no operator key is good; afterwards keys are made with `orch8 key create`.")]
+    Serve(ServeFlags),
+    /// Make the first operator key, show it once, and end. With it all other keys are made.
+    #[command(after_help = "Example:\n  orch8 control-plane init --config control.toml --output json")]
     Init(SettingFlags),
-    /// Make or upgrade the tables, and end. Serving does so too, if it may.
+    /// Make or upgrade the tables, and end. Serving does so too; this is for who wants it done before.
     #[command(after_help = "Example:\n  orch8 control-plane migrate --config control.toml")]
     Migrate(SettingFlags),
 }
 
 pub async fn run(args: ControlPlaneArgs, form: LogForm, screen: Screen) -> anyhow::Result<Exit> {
     match args.command {
-        None => serve(&args.settings, form).await,
-        Some(ControlPlaneCommand::Serve(settings)) => serve(&settings, form).await,
+        None => serve(&args.flags, form).await,
+        Some(ControlPlaneCommand::Serve(flags)) => serve(&flags, form).await,
         Some(ControlPlaneCommand::Init(settings)) => init(&settings, screen).await,
         Some(ControlPlaneCommand::Migrate(settings)) => migrate(&settings, screen).await,
     }
 }
 
-async fn serve(flags: &SettingFlags, form: LogForm) -> anyhow::Result<Exit> {
-    let (sources, problems) = Sources::from_process(flags);
+async fn serve(flags: &ServeFlags, form: LogForm) -> anyhow::Result<Exit> {
+    let (sources, problems) = Sources::from_process(&flags.settings);
     let (config, _) = ControlPlaneConfig::read(&sources, problems).map_err(CliError::from)?;
     let ControlPlaneConfig { listener, database } = config;
     let (socket, address) = lifetime::bind(listener.listen).await?;
     let reached = format!("{}://{address}", listener.scheme());
     let start = async {
-        let plane = ControlPlane::open(&database).await?;
+        let plane = ControlPlane::open_with(&database, FleetTimes::default().faster(flags.faster)).await?;
         let services = plane.serve(Services::new());
         let keys = plane.keys().clone();
         Ok((Front { listener: socket, services, keys, terms: listener.terms() }, House(plane)))
@@ -88,29 +93,6 @@ async fn serve(flags: &SettingFlags, form: LogForm) -> anyhow::Result<Exit> {
     .await
 }
 
-/// The secret goes to standard output and nowhere else.
-async fn init(flags: &SettingFlags, screen: Screen) -> anyhow::Result<Exit> {
-    let (sources, problems) = Sources::from_process(flags);
-    let database = ControlPlaneConfig::read_database(&sources, problems).map_err(CliError::from)?;
-    let plane = ControlPlane::open(&database).await?;
-    let made = plane.init_operator_key().await;
-    plane.close().await;
-    let secret = made.map_err(|error| match error {
-        InitError::Done { .. } => {
-            anyhow::Error::from(CliError::new(Exit::Refused, "ALREADY_EXISTS", error.to_string()))
-        }
-        InitError::NoRandomness | InitError::Store(_) => error.into(),
-    })?;
-    screen.show(
-        |paint| {
-            let note = "shown this once: keep it where only operators read";
-            format!("{}\n{}", secret.reveal(), paint.dim(note))
-        },
-        || json!({ "secret": secret.reveal(), "roles": ["operator", "placement-admin"] }),
-    )?;
-    Ok(Exit::Ok)
-}
-
 async fn migrate(flags: &SettingFlags, screen: Screen) -> anyhow::Result<Exit> {
     let (sources, problems) = Sources::from_process(flags);
     let database = ControlPlaneConfig::read_database(&sources, problems).map_err(CliError::from)?;
@@ -118,6 +100,31 @@ async fn migrate(flags: &SettingFlags, screen: Screen) -> anyhow::Result<Exit> {
     screen.show(
         |paint| format!("{} the tables of {database} are those of this version", paint.green("✓")),
         || json!({ "database": database.to_string(), "migrated": true }),
+    )?;
+    Ok(Exit::Ok)
+}
+
+async fn init(flags: &SettingFlags, screen: Screen) -> anyhow::Result<Exit> {
+    let (sources, problems) = Sources::from_process(flags);
+    let database = ControlPlaneConfig::read_database(&sources, problems).map_err(CliError::from)?;
+    let plane = ControlPlane::open(&database).await?;
+    let made = plane.init_operator_key().await;
+    plane.close().await;
+    let secret = made.map_err(|why| match why {
+        InitError::Done { .. } => {
+            anyhow::Error::from(CliError::new(Exit::Refused, "ALREADY_EXISTS", why.to_string()))
+        }
+        InitError::NoRandomness | InitError::Store(_) => why.into(),
+    })?;
+    screen.show(
+        |paint| {
+            format!(
+                "{} the first operator key, shown here and never again:\n\n  {}\n\nnext: start the control plane, then, with ORCH8_KEY set to it: orch8 tenant create NAME",
+                paint.green("✓"),
+                secret.reveal()
+            )
+        },
+        || json!({ "secret": secret.reveal() }),
     )?;
     Ok(Exit::Ok)
 }

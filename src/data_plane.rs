@@ -1,14 +1,15 @@
 //! `orch8 data-plane`: runs workflows of the tenants whose stores it is given, and follows a control plane.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 use orch8_data_plane::{
     plane::{Plane, PlaneConfig},
+    replicas::Replicas,
     session::SessionConfig,
     shard::ShardConfig,
+    store::Store,
 };
-use orch8_model::{DatabaseUrl, StoreName};
 use orch8_proto::{client::Dial, serve::Services};
 use serde_json::json;
 use tonic::transport::Channel;
@@ -77,6 +78,12 @@ struct DataPlaneFlags {
     /// Replicas of the control plane, with commas.
     #[arg(long, value_name = "URLS")]
     control_plane: Option<String>,
+    /// Divide the times of leases and sessions by this, for tests.
+    #[arg(long, hide = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    faster: u32,
+    /// Leave the stores' counters in this file at a clean end.
+    #[arg(long, hide = true, value_name = "FILE")]
+    counters: Option<PathBuf>,
 }
 
 impl DataPlaneFlags {
@@ -108,14 +115,17 @@ async fn serve(flags: &DataPlaneFlags, key: KeyFlags, form: LogForm) -> anyhow::
         None => format!("{}://{address}", config.listener.scheme()),
     };
     let control_planes = channels(&config.uplink)?;
+    let control_plane = Replicas::new(control_planes, config.uplink.key.as_ref())
+        .ok_or_else(|| wrong("control_plane", "is missing", "at least one URL"))?;
     let start = async {
-        let plane = open(&config).await?;
+        let plane = open(&config, reached.clone(), flags.faster).await?;
         let services = plane.serve(Services::new());
         let keys = plane.keys().clone();
-        Ok((Front { listener: socket, services, keys, terms: config.listener.terms() }, House(plane)))
+        let house = House { plane, counters: flags.counters.clone() };
+        Ok((Front { listener: socket, services, keys, terms: config.listener.terms() }, house))
     };
     lifetime::live(start, async |house| {
-        follow(&house.0, control_planes, &config.uplink).await?;
+        house.plane.join(control_plane).await;
         lifetime::announce(form, "data-plane", &reached, &[]);
         Ok(())
     })
@@ -130,25 +140,13 @@ fn channels(uplink: &Uplink) -> anyhow::Result<Vec<Channel>> {
     Ok(channels.collect::<Result<_, _>>()?)
 }
 
-/// Returns once placements and keys are known.
-async fn follow(plane: &Plane, control_planes: Vec<Channel>, uplink: &Uplink) -> anyhow::Result<()> {
-    let first = control_planes.into_iter().next();
-    let (Some(channel), Some(key)) = (first, uplink.key.clone()) else {
-        return Err(wrong("key", "is missing", "the key, on one line"));
-    };
-    plane.follow(channel, key).await;
-    Ok(())
-}
-
-async fn open(config: &DataPlaneConfig) -> anyhow::Result<Plane> {
-    let [(name, DatabaseUrl::Sqlite(path))] = config.stores.as_slice() else {
-        return Err(wrong("stores", "cannot all be opened by this build", "one store with sqlite:FILE"));
-    };
+async fn open(config: &DataPlaneConfig, address: String, faster: u32) -> anyhow::Result<Plane> {
     let plane = PlaneConfig {
         node: config.node.clone(),
-        store: (name.clone(), path.clone()),
-        shards: ShardConfig::default(),
-        sessions: SessionConfig::default(),
+        address,
+        stores: config.stores.clone(),
+        shards: ShardConfig::default().faster(faster),
+        sessions: SessionConfig::default().faster(faster),
     };
     Ok(Plane::open(plane).await?)
 }
@@ -163,7 +161,7 @@ async fn migrate(flags: &DataPlaneFlags, key: KeyFlags, screen: Screen) -> anyho
     let (sources, problems) = flags.sources(key);
     let stores = DataPlaneConfig::read_stores(&sources, problems).map_err(CliError::from)?;
     for (name, url) in stores {
-        migrate_one(&name, &url).await?;
+        Store::open(&url).await?.close().await;
         screen.show(
             |paint| format!("{} the tables of {name} ({url}) are those of this version", paint.green("✓")),
             || json!({ "store": name.as_str(), "database": url.to_string(), "migrated": true }),
@@ -172,29 +170,22 @@ async fn migrate(flags: &DataPlaneFlags, key: KeyFlags, screen: Screen) -> anyho
     Ok(Exit::Ok)
 }
 
-async fn migrate_one(name: &StoreName, url: &DatabaseUrl) -> anyhow::Result<()> {
-    match url {
-        DatabaseUrl::Sqlite(path) => orch8_data_plane::store::Store::open(path).await?.close().await,
-        DatabaseUrl::Postgres(_) => {
-            return Err(wrong(
-                &format!("stores.{name}.url"),
-                "cannot be opened by this build",
-                "sqlite:FILE",
-            ));
-        }
-    }
-    Ok(())
+struct House {
+    plane: Plane,
+    /// Where the stores' counters go at a clean end.
+    counters: Option<PathBuf>,
 }
-
-struct House(Plane);
 
 impl Household for House {
     async fn drain(&self, deadline: Duration) {
-        self.0.drain(deadline).await;
+        self.plane.drain(deadline).await;
     }
 
     async fn close(self) -> anyhow::Result<()> {
-        self.0.close().await;
+        if let Some(file) = &self.counters {
+            lifetime::leave_counters(file, self.plane.counters())?;
+        }
+        self.plane.close().await;
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 use orch8_control_plane::{Bootstrap, ControlPlane, StoreKind};
 use orch8_data_plane::{
     plane::{Plane, PlaneConfig},
+    replicas::Replicas,
     session::SessionConfig,
     shard::ShardConfig,
 };
@@ -36,6 +37,8 @@ const TENANT: &str = "dev";
 const STORE: &str = "local";
 /// Name of the file with the keys.
 const KEYS: &str = "keys.json";
+/// How long the shards of an unused folder take to become this process's, many times over.
+const OWNING: Duration = Duration::from_secs(30);
 /// How long open calls and worker sessions may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -53,14 +56,18 @@ pub async fn run(args: DevArgs, form: LogForm) -> anyhow::Result<Exit> {
     let address = format!("http://{address}");
     let start = async {
         let control_plane = open_control_plane(&args.dir, &keys).await?;
-        let plane = open_data_plane(&args.dir, args.faster).await?;
+        let plane = open_data_plane(&args.dir, &address, args.faster).await?;
         let services = plane.serve(control_plane.serve(Services::new()));
         let front = Front { listener, services, keys: control_plane.keys().clone(), terms: DRAIN.into() };
         Ok((front, House { control_plane, plane, counters: args.counters.clone() }))
     };
     lifetime::live(start, async |house| {
         let channel = Endpoint::from_shared(address.clone())?.connect_lazy();
-        house.plane.follow(channel, keys.secret(&keys.node)).await;
+        let control = Replicas::new(vec![channel], Some(&keys.secret(&keys.node)));
+        house.plane.join(control.context("no control plane to join")?).await;
+        tokio::time::timeout(OWNING, house.plane.owns_all())
+            .await
+            .context("the shards were not leased to this process in time")?;
         keys.connection(&address).write(&args.dir)?;
         lifetime::announce(
             form,
@@ -94,11 +101,7 @@ impl Household for House {
 
     async fn close(self) -> anyhow::Result<()> {
         if let Some(file) = &self.counters {
-            let done = self.plane.counters();
-            let done = serde_json::json!({
-                "transactions": done.transactions, "statements": done.statements, "turns": done.turns, "fenced": done.fenced,
-            });
-            fs::write(file, done.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+            lifetime::leave_counters(file, self.plane.counters())?;
         }
         self.plane.close().await;
         self.control_plane.close().await;
@@ -128,11 +131,12 @@ async fn open_control_plane(dir: &Path, keys: &Keys) -> anyhow::Result<ControlPl
     Ok(control_plane)
 }
 
-async fn open_data_plane(dir: &Path, faster: u32) -> anyhow::Result<Plane> {
+async fn open_data_plane(dir: &Path, address: &str, faster: u32) -> anyhow::Result<Plane> {
     let sessions = SessionConfig::default().faster(faster);
     let plane = Plane::open(PlaneConfig {
         node: NodeName::parse("dev")?,
-        store: (StoreName::parse(STORE)?, dir.join("store.db")),
+        address: address.to_owned(),
+        stores: vec![(StoreName::parse(STORE)?, DatabaseUrl::Sqlite(dir.join("store.db")))],
         // This process is the only one: no other node can have sessions, so a worker that comes back does so within
         // the grace that its broken stream left it.
         shards: ShardConfig { takeover_hold: sessions.grace, ..ShardConfig::default() },

@@ -3,10 +3,11 @@
 //! The first SIGTERM or SIGINT drains: health says NOT_SERVING, nothing new is begun, what is open may end until the
 //! deadline, then everything is closed. A second signal ends the process at once.
 
-use std::{future::Future, io::IsTerminal, net::SocketAddr, time::Duration};
+use std::{future::Future, io::IsTerminal, net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use orch8_data_plane::store::Counters;
 use orch8_proto::{
     identity::KeyRing,
     serve::{self, Services, Terms},
@@ -124,6 +125,14 @@ pub fn announce(form: LogForm, process: &str, address: &str, more: &[String]) {
             more.iter().for_each(|line| eprintln!("{line}"));
         }
     }
+}
+
+/// Leaves what the stores have done for whoever measures.
+pub fn leave_counters(file: &Path, done: Counters) -> anyhow::Result<()> {
+    let done = serde_json::json!({
+        "transactions": done.transactions, "statements": done.statements, "turns": done.turns, "fenced": done.fenced,
+    });
+    std::fs::write(file, done.to_string()).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// `ORCH8_LOG` chooses what is logged (`info`, `orch8=debug`, …); `quiet` when it says nothing.

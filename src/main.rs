@@ -12,6 +12,7 @@ mod connection;
 mod control_plane;
 mod data_plane;
 mod demo;
+mod deployment;
 mod dev;
 mod error;
 mod exec;

@@ -41,7 +41,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut next = |default: usize| arguments.next().transpose().map(|n| n.unwrap_or(default));
     let (workers, in_flight, seconds) = (next(2)?, next(256)?, next(5)?);
 
-    let (mailboxes, ends) = Mailboxes::new(SHARDS);
+    let mailboxes = Mailboxes::new(SHARDS);
+    let ends: Vec<_> = (0..SHARDS).map(|shard| mailboxes.open(Shard(shard))).collect();
     let sessions = Sessions::start(SessionConfig::default(), mailboxes);
     let done = Arc::new(AtomicU64::new(0));
     let window = workers * in_flight * 2;

@@ -252,7 +252,7 @@ struct Ours {
 
 impl Ours {
     async fn open(path: &Path) -> Outcome<Self> {
-        let store = Store::open(path).await?;
+        let store = Store::open_file(path).await?;
         let (node, epoch) = (NodeName::parse("speed")?, LeaseEpoch::new(1).ok_or("an epoch")?);
         let mut leases = Vec::new();
         for shard in (0..store.shards()).map(Shard) {

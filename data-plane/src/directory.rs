@@ -10,12 +10,13 @@ use orch8_proto::{
     identity::{Follower, KeyRing},
     v1::{self, fleet_service_client::FleetServiceClient},
 };
-use orch8_seal::SecretText;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, metadata::MetadataValue, transport::Channel};
 
-use crate::router::{Placement, Router};
+use crate::{
+    replicas::Replicas,
+    router::{Placement, Router},
+};
 
 /// Between two attempts to reach the control plane.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -23,8 +24,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Where to learn from, and as whom.
 #[derive(Clone, Debug)]
 pub struct Directory {
-    pub control_plane: Channel,
-    pub key: SecretText,
+    pub control_plane: Replicas,
     pub node: NodeName,
     pub stores: Vec<StoreName>,
 }
@@ -46,6 +46,8 @@ impl Directory {
             };
             if let Err(why) = ended {
                 tracing::warn!(node.id = %self.node, why, "the control plane is out of sight; going on with what is known");
+                // Another replica counts its changes alike, so the token stays good.
+                self.control_plane.move_on();
             }
             tokio::select! {
                 () = tokio::time::sleep(AGAIN) => {}
@@ -63,15 +65,12 @@ impl Directory {
         known: &watch::Sender<bool>,
     ) -> Result<(), String> {
         follower.restart();
-        let mut request = Request::new(v1::WatchRequest {
+        let request = self.control_plane.request(v1::WatchRequest {
             node_id: self.node.to_string(),
             stores: self.stores.iter().map(ToString::to_string).collect(),
             resume_token: follower.resume_token(),
         });
-        let bearer =
-            MetadataValue::try_from(format!("Bearer {}", self.key.reveal())).map_err(|e| e.to_string())?;
-        request.metadata_mut().insert("authorization", bearer);
-        let mut client = FleetServiceClient::new(self.control_plane.clone());
+        let mut client = FleetServiceClient::new(self.control_plane.channel());
         let mut stream = client.watch(request).await.map_err(|e| e.message().to_owned())?.into_inner();
         while let Some(part) = stream.message().await.map_err(|e| e.message().to_owned())? {
             let Some(group) = follower.push(part) else { continue };
@@ -83,7 +82,7 @@ impl Directory {
                     None
                 }
             });
-            if let Err(error) = router.learn(placements.collect()).await {
+            if let Err(error) = router.learn(placements.collect(), group.full).await {
                 // Taken up again from the beginning: half a group is not known.
                 *follower = Follower::new();
                 return Err(error.to_string());

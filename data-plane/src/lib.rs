@@ -8,7 +8,9 @@
 pub mod app;
 pub mod directory;
 pub mod grpc;
+pub mod join;
 pub mod plane;
+pub mod replicas;
 pub mod router;
 pub mod session;
 pub mod shard;

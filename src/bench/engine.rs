@@ -1,7 +1,7 @@
 //! The engine under load: a process of its own, driven over gRPC on loopback by the real SDK, as a user would.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -20,11 +20,16 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{STEPS, figures::Round, wal::Watch};
+use super::{
+    Base, STEPS,
+    figures::{LogWritten, Round},
+    raw_postgres, wal,
+};
 use crate::{
     child::{Actor, start_engine},
     client::{Server, is_passing},
     connection::Connection,
+    deployment::Deployment,
 };
 
 /// Steps that run at the same time, over all sessions.
@@ -45,34 +50,103 @@ const POLL: Duration = Duration::from_millis(2);
 const SEQUENCE_NAME: &str = "bench-five-steps";
 
 /// A new engine in `dir`, warmed up, then measured for about `time`.
-pub async fn round(dir: &Path, time: Duration, payload: &str) -> anyhow::Result<Round> {
-    let exe = std::env::current_exe()?;
-    let counters = dir.join("counters.json");
-    let more = ["--counters", crate::child::text(&counters)?];
-    let (mut actor, connection) = start_engine(&exe, dir, ([127, 0, 0, 1], 0).into(), &more).await?;
+pub async fn round(base: &Base, dir: &Path, time: Duration, payload: &str) -> anyhow::Result<Round> {
+    let mut engine = Engine::start(base, dir).await?;
+    let connection = engine.connection.clone();
     let server = Server::lazy(&connection.address, &connection.client_key)?;
     publish(&server).await?;
     let crew = Crew::hire(&connection, payload);
     let load = Load { server: &server, finished: crew.finished.clone(), payload: payload.to_owned() };
 
-    let warm = load.run(WARM_UP_RUNS, &mut actor).await.context("warming up")?;
+    let warm = load.run(WARM_UP_RUNS, &mut engine).await.context("warming up")?;
     let runs = (WARM_UP_RUNS as f64 / warm.as_secs_f64() * time.as_secs_f64()) as u64;
     let runs = runs.clamp(*RUNS.start(), *RUNS.end());
-    let watch = Watch::begin(dir);
-    let took = load.run(runs, &mut actor).await?;
-    let log = watch.end();
+    let watch = Log::begin(base, dir).await?;
+    let took = load.run(runs, &mut engine).await?;
+    let log = watch.end().await?;
 
     crew.dismiss().await?;
-    actor.terminate().await?;
+    engine.terminate().await?;
     let steps_in_all = (WARM_UP_RUNS + runs) * STEPS;
-    let statements_per_step = statements(&counters).map(|statements| statements / steps_in_all as f64);
+    let statements_per_step = statements(&engine.counters).map(|statements| statements / steps_in_all as f64);
     Ok(Round { steps: runs * STEPS, took, log, statements_per_step })
 }
 
-/// What the engine's store executed in its whole life, claims and reads included.
-fn statements(counters: &Path) -> Option<f64> {
-    let text = std::fs::read(counters).ok()?;
-    serde_json::from_slice::<serde_json::Value>(&text).ok()?["statements"].as_f64()
+/// The processes that are measured.
+struct Engine {
+    processes: Processes,
+    connection: Connection,
+    /// Where its stores' counters are left at the end, one file for each process that has any.
+    counters: Vec<PathBuf>,
+}
+
+enum Processes {
+    One(Actor),
+    Fleet(Box<Deployment>),
+}
+
+impl Engine {
+    async fn start(base: &Base, dir: &Path) -> anyhow::Result<Self> {
+        match base {
+            Base::Sqlite => {
+                let counters = dir.join("counters.json");
+                let more = ["--counters", crate::child::text(&counters)?];
+                let exe = std::env::current_exe()?;
+                let (actor, connection) = start_engine(&exe, dir, ([127, 0, 0, 1], 0).into(), &more).await?;
+                Ok(Self { processes: Processes::One(actor), connection, counters: vec![counters] })
+            }
+            Base::Postgres(url) => {
+                let deployment = Box::new(Deployment::start(dir, url).await?);
+                let (connection, counters) = (deployment.connection().clone(), deployment.counters());
+                Ok(Self { processes: Processes::Fleet(deployment), connection, counters })
+            }
+        }
+    }
+
+    fn check(&mut self) -> anyhow::Result<()> {
+        match &mut self.processes {
+            Processes::One(actor) => actor.check(),
+            Processes::Fleet(deployment) => deployment.check(),
+        }
+    }
+
+    async fn terminate(&mut self) -> anyhow::Result<()> {
+        match &mut self.processes {
+            Processes::One(actor) => actor.terminate().await,
+            Processes::Fleet(deployment) => deployment.terminate().await,
+        }
+    }
+}
+
+/// What the database's log sees meanwhile.
+enum Log {
+    Sqlite(wal::Watch),
+    Postgres(raw_postgres::Watch),
+}
+
+impl Log {
+    async fn begin(base: &Base, dir: &Path) -> anyhow::Result<Self> {
+        Ok(match base {
+            Base::Sqlite => Self::Sqlite(wal::Watch::begin(dir)),
+            Base::Postgres(url) => Self::Postgres(raw_postgres::Watch::begin(url).await?),
+        })
+    }
+
+    async fn end(self) -> anyhow::Result<Option<LogWritten>> {
+        match self {
+            Self::Sqlite(watch) => Ok(watch.end()),
+            Self::Postgres(watch) => watch.end().await.map(Some),
+        }
+    }
+}
+
+/// What the engine's stores executed in their whole life, claims and reads included. `None` unless all were counted.
+fn statements(counters: &[PathBuf]) -> Option<f64> {
+    let one = |file: &PathBuf| {
+        let text = std::fs::read(file).ok()?;
+        serde_json::from_slice::<serde_json::Value>(&text).ok()?["statements"].as_f64()
+    };
+    counters.iter().map(one).sum()
 }
 
 async fn publish(server: &Server) -> anyhow::Result<()> {
@@ -135,7 +209,7 @@ struct Load<'a> {
 
 impl Load<'_> {
     /// Starts `runs` with at most [`WINDOW`] open, and answers how long it took until the last had ended, durably.
-    async fn run(&self, runs: u64, actor: &mut Actor) -> anyhow::Result<Duration> {
+    async fn run(&self, runs: u64, engine: &mut Engine) -> anyhow::Result<Duration> {
         let base = self.finished.load(Ordering::Relaxed);
         let begun = Instant::now();
         let (mut started, mut seen, mut changed) = (0, 0, Instant::now());
@@ -155,7 +229,7 @@ impl Load<'_> {
                     changed.elapsed() < STALL_LIMIT,
                     "the engine stands still at {finished} of {runs} runs"
                 );
-                actor.check()?;
+                engine.check()?;
                 tokio::time::sleep(POLL).await;
             }
         }

@@ -1,4 +1,4 @@
-//! `orch8 bench`: how much of what SQLite itself can do is left for the user.
+//! `orch8 bench`: how much of what the database itself can do is left for the user.
 //!
 //! Machines are noisy and shared, so only ratios of one run count: the raw journal loop and the engine take turns (raw,
 //! engine, raw, engine, raw), each engine round is compared with the raw rounds on both sides of it, and a run whose
@@ -6,6 +6,7 @@
 
 mod engine;
 mod figures;
+mod raw_postgres;
 mod raw_sqlite;
 mod wal;
 
@@ -17,11 +18,12 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use indicatif::ProgressBar;
+use orch8_model::DatabaseUrl;
 use serde_json::{Value, json};
 
 use self::figures::{Rate, Round};
 use crate::{
-    error::Exit,
+    error::{CliError, Exit},
     human,
     screen::{Paint, Screen, Table},
 };
@@ -36,10 +38,12 @@ const RAW_SPREAD_MAX: f64 = 1.5;
 /// `orch8 bench`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
+Examples:
   orch8 bench --quick --output json
+  orch8 bench --store postgres://user@host/empty
 sqlite_ratio: steps per second of a workflow of five worker steps (SQLite, synchronous=FULL, gRPC on loopback, result
 acknowledged once committed) over rows per second of the bare journal written by SQLite in the same run.
+worker_steps_ratio: the same on Postgres, control plane and nodes as processes of their own.
 Exit code 13: the raw rounds differ by more than 1.5; nothing can be said.")]
 pub struct BenchArgs {
     /// Shorter rounds; at most three minutes in all.
@@ -48,6 +52,10 @@ pub struct BenchArgs {
     /// Of the payloads' bytes.
     #[arg(long, default_value_t = 8)]
     seed: u64,
+    /// A Postgres database for the engine's store and the bare journal: `postgres://…`. Its WAL is counted, so the
+    /// server has to be idle otherwise. Without it: SQLite.
+    #[arg(long, value_name = "URL", env = "ORCH8_STORE", hide_env_values = true)]
+    store: Option<String>,
     /// Where the databases are made, and removed again. Must be on the disk that matters.
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
@@ -65,25 +73,61 @@ pub async fn run(args: BenchArgs, screen: Screen) -> anyhow::Result<Exit> {
         (Duration::from_secs(15), Duration::from_secs(45))
     };
     let payload = payload(args.seed);
+    let base = Base::of(args.store.as_deref())?;
 
     let bar = spinner(screen);
     let mut raw = Vec::new();
     let mut engine = Vec::new();
     for turn in 0..3 {
-        bar.set_message(format!("raw SQLite, round {} of 3", turn + 1));
-        raw.push(raw_sqlite::round(&sub(folder.path(), &format!("raw{turn}"))?, raw_time, &payload).await?);
+        bar.set_message(format!("raw {}, round {} of 3", base.name(), turn + 1));
+        raw.push(match &base {
+            Base::Sqlite => {
+                raw_sqlite::round(&sub(folder.path(), &format!("raw{turn}"))?, raw_time, &payload).await?
+            }
+            Base::Postgres(url) => raw_postgres::round(url, raw_time, &payload).await?,
+        });
         if turn < 2 {
             bar.set_message(format!("engine, round {} of 2", turn + 1));
             engine.push(
-                engine::round(&sub(folder.path(), &format!("engine{turn}"))?, engine_time, &payload).await?,
+                engine::round(&base, &sub(folder.path(), &format!("engine{turn}"))?, engine_time, &payload)
+                    .await?,
             );
         }
     }
     bar.finish_and_clear();
 
-    let report = Report { raw, engine, quick: args.quick, seed: args.seed };
+    let report = Report { base, raw, engine, quick: args.quick, seed: args.seed };
     screen.show(|paint| report.render(paint), || report.json())?;
     Ok(if report.is_noisy() { Exit::Noisy } else { Exit::Ok })
+}
+
+/// The database that is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// Files in the folder of the bench.
+    Sqlite,
+    /// Its URL.
+    Postgres(String),
+}
+
+impl Base {
+    fn of(store: Option<&str>) -> Result<Self, CliError> {
+        let Some(store) = store else { return Ok(Self::Sqlite) };
+        match DatabaseUrl::parse(store) {
+            Ok(DatabaseUrl::Postgres(url)) => Ok(Self::Postgres(url)),
+            Ok(DatabaseUrl::Sqlite(_)) => {
+                Err(CliError::usage("--store takes postgres://…; SQLite is measured without it, in --dir"))
+            }
+            Err(why) => Err(CliError::usage(format!("--store {why}"))),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Sqlite => "SQLite",
+            Self::Postgres(_) => "Postgres",
+        }
+    }
 }
 
 fn sub(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
@@ -111,6 +155,7 @@ fn payload(seed: u64) -> String {
 
 /// Everything measured.
 struct Report {
+    base: Base,
     raw: Vec<Round>,
     engine: Vec<Round>,
     quick: bool,
@@ -141,7 +186,8 @@ impl Report {
             "seed": self.seed,
             "quick": self.quick,
             "discarded": self.is_noisy(),
-            "sqlite_ratio": ratio.map(round3),
+            "sqlite_ratio": ratio.filter(|_| self.base == Base::Sqlite).map(round3),
+            "worker_steps_ratio": ratio.filter(|_| self.base != Base::Sqlite).map(round3),
             "ratios": self.ratios().into_iter().map(round3).collect::<Vec<_>>(),
             "raw_spread": round3(self.raw_spread()),
             "raw_steps_per_s": per_s(&self.raw),
@@ -153,7 +199,7 @@ impl Report {
             "engine_statements_per_step": figures::median(
                 &self.engine.iter().filter_map(|round| round.statements_per_step).collect::<Vec<_>>(),
             ).map(round5),
-            "conditions": conditions(),
+            "conditions": conditions(&self.base),
         })
     }
 
@@ -201,22 +247,38 @@ impl Report {
         } else {
             String::new()
         };
-        format!("{table}\n\n{debug}{verdict}\n{}", paint.dim(&format!("conditions: {}", conditions())))
+        format!(
+            "{table}\n\n{debug}{verdict}\n{}",
+            paint.dim(&format!("conditions: {}", conditions(&self.base)))
+        )
     }
 }
 
 /// What has to be said beside every figure.
-fn conditions() -> Value {
+fn conditions(base: &Base) -> Value {
+    let (store, processes, rows, writers) = match base {
+        Base::Sqlite => {
+            ("SQLite, WAL, synchronous=FULL", "engine and workers in two processes", raw_sqlite::ROWS, 1)
+        }
+        Base::Postgres(_) => (
+            "Postgres, fsync and synchronous_commit as the server has them",
+            "control plane, two nodes and the workers each in a process",
+            raw_postgres::ROWS,
+            raw_postgres::CONNECTIONS,
+        ),
+    };
     json!({
         "build": if cfg!(debug_assertions) { "debug" } else { "release" },
-        "store": "SQLite, WAL, synchronous=FULL",
+        "store": store,
         "workflow": "five worker steps in a row",
         "payload_bytes": PAYLOAD_BYTES,
-        "transport": "gRPC on loopback, Rust SDK, engine and workers in two processes",
+        "transport": "gRPC on loopback, Rust SDK",
+        "processes": processes,
         "in_flight": engine::IN_FLIGHT,
         "open_runs": engine::WINDOW,
         "acknowledged": "once committed",
-        "raw_rows_per_statement": raw_sqlite::ROWS,
+        "raw_rows_per_statement": rows,
+        "raw_connections": writers,
     })
 }
 
@@ -269,7 +331,7 @@ mod tests {
                 })
                 .collect()
         };
-        Report { raw: rounds(&raw), engine: rounds(&engine), quick: true, seed: 8 }
+        Report { base: Base::Sqlite, raw: rounds(&raw), engine: rounds(&engine), quick: true, seed: 8 }
     }
 
     #[test]

@@ -49,6 +49,16 @@ const KILLS: [(Role, u64); 6] = [
     (Role::Engine, 60),
     (Role::Worker, 70),
 ];
+/// The same with processes of their own.
+const KILLS_OF_A_FLEET: [(Role, u64); 7] = [
+    (Role::Engine, 10),
+    (Role::Worker, 20),
+    (Role::ControlPlane, 25),
+    (Role::Engine, 35),
+    (Role::Worker, 45),
+    (Role::Engine, 60),
+    (Role::Worker, 70),
+];
 /// How often processes and progress are looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -58,6 +68,8 @@ const LOOK: Duration = Duration::from_millis(50);
 Examples:
   orch8 demo
   orch8 demo --kill                  engine and worker are killed three times each on the way
+  orch8 demo --kill --store postgres://user@host/empty
+                                     control plane and nodes as processes of their own, on Postgres
   orch8 demo --dir ./look            keeps everything; afterwards: orch8 dev --dir ./look
 The last line of --output json is {\"completed\":2000,\"partial\":74,\"full\":4,\"lost\":0,\"double\":0}.
 lost: flights that did not end completed, or whose refund is missing or wrong. double: flights refunded more than once.
@@ -69,6 +81,10 @@ pub struct DemoArgs {
     /// The first so many of the 2,000 flights.
     #[arg(long, default_value_t = FLIGHTS_MAX, value_parser = clap::value_parser!(u32).range(1..=i64::from(FLIGHTS_MAX)))]
     flights: u32,
+    /// Run control plane and nodes as processes of their own, on this database: `postgres://…` or `sqlite:FILE`. On
+    /// Postgres two nodes are started, one of which stands by.
+    #[arg(long, value_name = "URL", env = "ORCH8_STORE", hide_env_values = true)]
+    store: Option<String>,
     /// Folder to use and keep; else a temporary one.
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
@@ -77,7 +93,7 @@ pub struct DemoArgs {
 pub async fn run(args: DemoArgs, screen: Screen) -> anyhow::Result<Exit> {
     let flights = flights::flights(args.flights)?;
     let (dir, temporary) = folder(args.dir.as_deref())?;
-    let outcome = perform(&flights, args.kill, &dir, screen).await;
+    let outcome = perform(&flights, args.kill, args.store.as_deref(), &dir, screen).await;
     let good = matches!(&outcome, Ok(tally) if tally.adds_up());
     match temporary {
         // What went wrong stays to be looked at.
@@ -110,23 +126,38 @@ fn folder(wanted: Option<&Path>) -> anyhow::Result<(PathBuf, Option<tempfile::Te
     }
 }
 
-async fn perform(flights: &[Flight], kill: bool, dir: &Path, screen: Screen) -> anyhow::Result<Tally> {
+async fn perform(
+    flights: &[Flight],
+    kill: bool,
+    store: Option<&str>,
+    dir: &Path,
+    screen: Screen,
+) -> anyhow::Result<Tally> {
     let begun = Instant::now();
     screen.tell(&format!(
         "{} flights, each a durable workflow: wait out the delay, look up both airports, classify, refund.\n\
-         Three processes (engine, worker, ledger) in {}; three in ten refunds break on purpose.",
+         {} in {}; three in ten refunds break on purpose.",
         human::count(flights.len() as u64),
+        if store.is_some() {
+            "A control plane, its nodes, a worker and a ledger, each a process,"
+        } else {
+            "Three processes (engine, worker, ledger)"
+        },
         dir.display()
     ))?;
     let pace = if kill { PACE_WITH_KILLS } else { PACE };
-    let mut stage = Stage::set(dir, pace).await?;
+    let mut stage = Stage::set(dir, pace, store).await?;
     let server = Server::lazy(&stage.connection().address, &stage.connection().client_key)?;
     drive::publish(&server).await?;
 
     let bar = progress_bar(flights.len() as u64, screen);
     let (ended, watched) = watch::channel(0);
     let done = CancellationToken::new();
-    let plan: &[(Role, u64)] = if kill { &KILLS } else { &[] };
+    let plan: &[(Role, u64)] = match (kill, store) {
+        (false, _) => &[],
+        (true, None) => &KILLS,
+        (true, Some(_)) => &KILLS_OF_A_FLEET,
+    };
     let driving = async {
         // Also on an error: whoever watches the stage is to stop.
         let _stop_watching = done.clone().drop_guard();
@@ -213,9 +244,12 @@ mod tests {
 
     #[test]
     fn each_role_is_killed_three_times_in_turn_and_early_enough_to_matter() {
-        let engines = KILLS.iter().filter(|(role, _)| *role == Role::Engine).count();
-        assert_eq!((engines, KILLS.len() - engines), (3, 3));
-        assert!(KILLS.is_sorted_by(|a, b| a.1 < b.1 && a.0 != b.0));
-        assert!(KILLS.iter().all(|(_, percent)| (1..80).contains(percent)));
+        for plan in [&KILLS[..], &KILLS_OF_A_FLEET] {
+            assert!(plan.is_sorted_by(|a, b| a.1 < b.1 && a.0 != b.0));
+            assert!(plan.iter().all(|(_, percent)| (1..80).contains(percent)));
+            for role in [Role::Engine, Role::Worker] {
+                assert_eq!(plan.iter().filter(|(r, _)| *r == role).count(), 3);
+            }
+        }
     }
 }

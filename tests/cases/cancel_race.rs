@@ -7,16 +7,13 @@ use orch8_proto::v1::{self, InstanceState};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::{
-    rig::{Engine, reason},
-    workers::Counting,
-};
+use crate::{rig::reason, workers::Counting};
 
 const RUNS: usize = 1_000;
 
 #[tokio::test]
 async fn an_accepted_cancel_is_never_a_completion() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.tenant("racer").await;
     client
         .publish(&json!({"name": "race", "blocks": [

@@ -4,14 +4,11 @@ use orch8_proto::v1::InstanceState::Completed;
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::{
-    rig::{Engine, PATIENCE},
-    workers::Counting,
-};
+use crate::{rig::PATIENCE, workers::Counting};
 
 #[tokio::test]
 async fn a_join_over_six_thousand_branches_is_exact() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.tenant("wide").await;
     client
         .publish(&json!({"name": "wide", "blocks": [
@@ -35,7 +32,7 @@ async fn a_join_over_six_thousand_branches_is_exact() {
 
 #[tokio::test]
 async fn a_parallel_without_branches_is_refused() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let document = json!({"name": "p", "blocks": [{"type": "parallel", "id": "p", "branches": []}]});
     let refused = engine.client().publish(&document).await.expect_err("no branches");
     assert_eq!(refused.code(), Code::InvalidArgument);

@@ -5,11 +5,11 @@ use std::time::Instant;
 use orch8_proto::v1::{self, InstanceState::Cancelled};
 use serde_json::json;
 
-use crate::rig::{Engine, PATIENCE, payload};
+use crate::rig::{PATIENCE, payload};
 
 #[tokio::test]
 async fn a_thousand_cancelled_runs_do_not_stand_in_front_of_a_live_one() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.client();
     client
         .publish(&json!({"name": "wait", "blocks": [

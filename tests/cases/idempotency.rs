@@ -7,7 +7,7 @@ use orch8_proto::v1;
 use serde_json::json;
 use tonic::Code;
 
-use crate::rig::{Client, Engine, payload, reason};
+use crate::rig::{Client, payload, reason};
 
 fn request(key: &str, n: u32) -> v1::StartInstanceRequest {
     v1::StartInstanceRequest {
@@ -24,7 +24,7 @@ async fn start(client: &Client, key: &str, n: u32) -> Result<v1::StartInstanceRe
 
 #[tokio::test]
 async fn sixty_four_starts_with_one_key_are_one_run() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let (client, other) = (engine.client(), engine.tenant("other").await);
     let document = json!({"name": "quick", "blocks": [{"type": "step", "id": "a", "handler": "noop"}]});
     client.publish(&document).await.expect("published");
@@ -53,7 +53,7 @@ async fn sixty_four_starts_with_one_key_are_one_run() {
 
 #[tokio::test]
 async fn a_batch_is_started_whole_or_not_at_all() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.client();
     let document = json!({"name": "quick", "blocks": [{"type": "step", "id": "a", "handler": "noop"}]});
     client.publish(&document).await.expect("published");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
-    rig::{Client, Engine, reason},
+    rig::{Client, reason},
     workers::Counting,
 };
 
@@ -19,7 +19,7 @@ async fn start_raw(client: &Client, data: impl Into<Vec<u8>>) -> Result<String, 
     client.instances().start_instance(request).await.map(|r| r.into_inner().instance_id)
 }
 
-async fn echo(engine: &Engine, tenant: &str) -> Client {
+async fn echo(engine: &crate::rig::house::House, tenant: &str) -> Client {
     let client = engine.tenant(tenant).await;
     client
         .publish(&json!({"name": "echo", "blocks": [
@@ -32,7 +32,7 @@ async fn echo(engine: &Engine, tenant: &str) -> Client {
 
 #[tokio::test]
 async fn a_nul_is_refused_where_it_enters() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = echo(&engine, "nul").await;
     for text in [r#"{"v":"x\u0000"}"#, r#"{"a\u0000":1}"#, "{\"v\":\"x\0\"}"] {
         let refused = start_raw(&client, text).await.expect_err("a NUL");
@@ -70,7 +70,7 @@ async fn a_nul_is_refused_where_it_enters() {
 
 #[tokio::test]
 async fn a_step_that_answers_with_a_nul_fails_once_and_for_good() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.tenant("nul").await;
     client
         .publish(&json!({"name": "nul", "blocks": [
@@ -90,7 +90,7 @@ async fn a_step_that_answers_with_a_nul_fails_once_and_for_good() {
 
 #[tokio::test]
 async fn numbers_come_back_digit_by_digit() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = echo(&engine, "numbers").await;
     let _worker = Counting::start(&client, "echo", |_, input: Value| async move { Ok(input["v"].clone()) });
     let exact = [
@@ -123,7 +123,7 @@ async fn numbers_come_back_digit_by_digit() {
 
 #[tokio::test]
 async fn depth_has_one_limit_and_what_is_stored_can_be_read() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = echo(&engine, "depth").await;
     let _worker = Counting::start(&client, "echo", |_, input: Value| async move { Ok(input["v"].clone()) });
     // The object around adds one level.

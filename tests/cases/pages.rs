@@ -6,7 +6,7 @@ use orch8_proto::v1;
 use serde_json::json;
 use tonic::Code;
 
-use crate::rig::{Client, Engine, payload, reason};
+use crate::rig::{Client, payload, reason};
 
 async fn start_many(client: &Client, count: usize) -> Vec<String> {
     let item = v1::StartInstanceRequest {
@@ -30,7 +30,7 @@ fn list(page_size: i32, page_token: &str) -> v1::ListInstancesRequest {
 
 #[tokio::test]
 async fn pages_of_seven_hold_each_of_a_thousand_rows_once() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let (client, other) = (engine.client(), engine.tenant("other").await);
     let document = json!({"name": "sleepy", "blocks": [
         {"type": "step", "id": "s", "handler": "sleep", "params": {"duration_ms": 3_600_000}}
@@ -61,7 +61,7 @@ async fn pages_of_seven_hold_each_of_a_thousand_rows_once() {
 
 #[tokio::test]
 async fn a_page_token_is_good_for_its_own_query_only() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let (client, other) = (engine.client(), engine.tenant("other").await);
     let document = json!({"name": "sleepy", "blocks": [
         {"type": "step", "id": "s", "handler": "sleep", "params": {"duration_ms": 3_600_000}}

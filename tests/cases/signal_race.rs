@@ -6,13 +6,13 @@ use futures::{StreamExt, stream};
 use orch8_proto::v1::{self, InstanceState::Completed};
 use serde_json::json;
 
-use crate::rig::{Engine, PATIENCE, payload};
+use crate::rig::{PATIENCE, payload};
 
 const RUNS: usize = 2_000;
 
 #[tokio::test]
 async fn two_thousand_gates_meet_two_thousand_answers() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.client();
     client
         .publish(&json!({"name": "gate", "blocks": [
@@ -50,7 +50,7 @@ async fn two_thousand_gates_meet_two_thousand_answers() {
 
 #[tokio::test]
 async fn a_signal_sent_twice_is_consumed_once() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.client();
     client
         .publish(&json!({"name": "twice", "blocks": [
@@ -82,7 +82,7 @@ async fn a_signal_sent_twice_is_consumed_once() {
 
 #[tokio::test]
 async fn a_message_to_a_run_that_is_not_due_yet_does_not_start_it() {
-    let mut engine = Engine::start().await;
+    let mut engine = crate::house().await;
     let client = engine.client();
     let document = json!({"name": "later", "blocks": [{"type": "step", "id": "a", "handler": "log", "params": {"message": "{{data.n}}"}}]});
     client.publish(&document).await.expect("published");
@@ -114,7 +114,7 @@ async fn a_message_to_a_run_that_is_not_due_yet_does_not_start_it() {
 
 #[tokio::test]
 async fn a_sender_that_awaits_each_answer_keeps_its_order() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.client();
     client
         .publish(&json!({"name": "gate", "blocks": [

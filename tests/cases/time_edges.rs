@@ -6,7 +6,7 @@ use orch8_proto::v1::InstanceState::{Completed, Waiting};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::rig::{Client, Engine};
+use crate::rig::Client;
 
 fn sleeper(name: &str, duration: &Value) -> Value {
     json!({"name": name, "blocks": [{"type": "step", "id": "s", "handler": "sleep", "params": {"duration_ms": duration}}]})
@@ -22,7 +22,7 @@ async fn ordinary_timers(client: &Client) -> Vec<String> {
 
 #[tokio::test]
 async fn a_delay_is_exact_or_refused_and_never_disturbs_the_others() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.client();
     client.publish(&sleeper("ordinary", &json!(1_000))).await.expect("published");
     let began = Instant::now();
@@ -67,7 +67,7 @@ async fn a_delay_is_exact_or_refused_and_never_disturbs_the_others() {
 
 #[tokio::test]
 async fn a_start_before_the_calendar_is_due_at_once_and_one_at_its_end_waits() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.client();
     client
         .publish(&json!({"name": "quick", "blocks": [{"type": "step", "id": "a", "handler": "noop"}]}))
@@ -94,7 +94,7 @@ async fn a_start_before_the_calendar_is_due_at_once_and_one_at_its_end_waits() {
 
 #[tokio::test]
 async fn a_retry_policy_that_cannot_work_is_refused_by_name() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.client();
     let document = |factor: Value| {
         json!({"name": "r", "blocks": [

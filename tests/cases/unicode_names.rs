@@ -4,7 +4,7 @@ use orch8_proto::v1;
 use serde_json::json;
 use tonic::Code;
 
-use crate::rig::{Client, Engine};
+use crate::rig::Client;
 
 async fn start(client: &Client, key: &str) -> Result<v1::StartInstanceResponse, tonic::Status> {
     let request = v1::StartInstanceRequest {
@@ -17,7 +17,7 @@ async fn start(client: &Client, key: &str) -> Result<v1::StartInstanceResponse, 
 
 #[tokio::test]
 async fn names_are_counted_in_bytes_and_never_folded() {
-    let engine = Engine::start().await;
+    let engine = crate::house().await;
     let client = engine.client();
     client
         .publish(&json!({"name": "q", "blocks": [{"type": "step", "id": "a", "handler": "noop"}]}))

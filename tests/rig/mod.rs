@@ -2,6 +2,9 @@
 
 #![allow(dead_code)]
 
+pub mod fleet;
+pub mod house;
+
 use std::{
     fs,
     path::{Path, PathBuf},

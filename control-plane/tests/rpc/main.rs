@@ -21,6 +21,8 @@ macro_rules! suite {
             mod join;
             #[path = "keys.rs"]
             mod keys;
+            #[path = "node.rs"]
+            pub mod node;
             #[path = "placements.rs"]
             mod placements;
             #[path = "rig.rs"]

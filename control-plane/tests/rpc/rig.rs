@@ -62,7 +62,8 @@ pub enum Home {
 }
 
 impl Home {
-    fn new() -> Self {
+    /// Where nothing is yet.
+    pub fn new() -> Self {
         match super::ON {
             Kind::Sqlite => Self::Folder(tempfile::tempdir().expect("a folder")),
             Kind::Postgres => {
@@ -93,7 +94,16 @@ impl Rig {
     }
 
     pub async fn start_in(home: Home) -> Self {
-        let plane = ControlPlane::open_with(&home.url(), times()).await.expect("opens");
+        Self::start_in_with(home, times()).await
+    }
+
+    /// With other times than a tenth of the real ones.
+    pub async fn start_with(times: FleetTimes) -> Self {
+        Self::start_in_with(Home::new(), times).await
+    }
+
+    async fn start_in_with(home: Home, times: FleetTimes) -> Self {
+        let plane = ControlPlane::open_with(&home.url(), times).await.expect("opens");
         plane.bootstrap(first_keys()).await.expect("bootstraps");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");

@@ -48,6 +48,8 @@ pub(crate) fn store_fault(error: StoreError) -> Fault {
         }
         StoreError::Corrupt { .. }
         | StoreError::InUse { .. }
+        | StoreError::InTheWay { .. }
+        | StoreError::Unfit { .. }
         | StoreError::NotWritable { .. }
         | StoreError::ForeignSchema { .. }
         | StoreError::NewerSchema { .. } => Fault::new(Reason::Internal, "internal error"),

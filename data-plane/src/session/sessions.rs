@@ -137,6 +137,16 @@ impl Sessions {
         self.with(|board, _| board.census())
     }
 
+    /// This node owns no shard of the store: sessions end with `SHARD_MOVING` and none opens.
+    pub fn stand_by(&self) {
+        self.with(Board::stand_by);
+    }
+
+    /// This node owns shards of the store: sessions may open.
+    pub fn stand_up(&self) {
+        self.with(|board, _| board.stand_up());
+    }
+
     /// Tells every worker to leave, waits until all have or the deadline passed, and ends what is left. From the call
     /// on nothing is given out and no session opens.
     pub async fn drain(&self, deadline: Duration) {

@@ -1,4 +1,6 @@
-//! Where everything that happens to a shard's instances arrives.
+//! Where everything that happens to a shard's instances arrives, as long as this node owns the shard.
+
+use std::sync::{Arc, PoisonError, RwLock};
 
 use orch8_model::Shard;
 use tokio::sync::mpsc;
@@ -18,24 +20,43 @@ pub enum Post {
 }
 
 /// The owners' mailboxes of one store, by shard. Cheap to clone.
+///
+/// The lock is held for one look-up, never across an await.
 #[derive(Clone, Debug)]
 pub struct Mailboxes {
-    by_shard: Vec<mpsc::Sender<Post>>,
+    by_shard: Arc<RwLock<Vec<Option<mpsc::Sender<Post>>>>>,
 }
 
 impl Mailboxes {
     /// Posts wait here when an owner is behind; senders then wait, which slows their stream and nobody else's.
     pub const CAPACITY: usize = 4096;
 
-    /// Mailboxes and the owners' ends, one per shard.
-    pub fn new(shards: u16) -> (Self, Vec<mpsc::Receiver<Post>>) {
-        let (by_shard, ends) = (0..shards).map(|_| mpsc::channel(Self::CAPACITY)).unzip();
-        (Self { by_shard }, ends)
+    /// Of a store with so many shards, none of them owned.
+    pub fn new(shards: u16) -> Self {
+        Self { by_shard: Arc::new(RwLock::new(vec![None; usize::from(shards)])) }
     }
 
-    /// Waits for room. `false`: there is no such shard, or its owner has stopped.
+    /// Opens the mailbox of a shard for a new owner; the one before gets nothing more.
+    pub fn open(&self, shard: Shard) -> mpsc::Receiver<Post> {
+        let (sender, end) = mpsc::channel(Self::CAPACITY);
+        let mut by_shard = self.by_shard.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seat) = by_shard.get_mut(usize::from(shard.0)) {
+            *seat = Some(sender);
+        }
+        end
+    }
+
+    /// Nobody owns the shard here any more.
+    pub fn close(&self, shard: Shard) {
+        let mut by_shard = self.by_shard.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seat) = by_shard.get_mut(usize::from(shard.0)) {
+            *seat = None;
+        }
+    }
+
+    /// Waits for room. `false`: no owner of this shard is here, or it has stopped.
     pub async fn post(&self, shard: Shard, post: Post) -> bool {
-        match self.by_shard.get(usize::from(shard.0)) {
+        match self.owner(shard) {
             Some(owner) => owner.send(post).await.is_ok(),
             None => false,
         }
@@ -43,8 +64,17 @@ impl Mailboxes {
 
     /// A hint that may be lost when the mailbox is full: the owner looks by itself every so often.
     pub fn nudge(&self, shard: Shard) {
-        if let Some(owner) = self.by_shard.get(usize::from(shard.0)) {
+        if let Some(owner) = self.owner(shard) {
             let _ = owner.try_send(Post::Nudge);
         }
+    }
+
+    fn owner(&self, shard: Shard) -> Option<mpsc::Sender<Post>> {
+        self.by_shard
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(usize::from(shard.0))
+            .cloned()
+            .flatten()
     }
 }

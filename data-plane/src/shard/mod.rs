@@ -4,6 +4,7 @@
 //! no dispatch, no acknowledgement, no wake. Nothing here decides what a workflow does; nothing here speaks SQL.
 
 mod committer;
+mod config;
 mod hot;
 mod mailbox;
 mod owner;
@@ -11,7 +12,8 @@ mod programs;
 mod room;
 mod wheel;
 
+pub use config::ShardConfig;
 pub(crate) use hot::rebuild;
 pub use mailbox::{Mailboxes, Post};
 pub use programs::{Compiled, Programs};
-pub use room::{ShardConfig, StoreRoom};
+pub use room::StoreRoom;

@@ -1,14 +1,20 @@
-//! A store and the owners of its shards, as one thing that can be opened and closed.
+//! A store in this process: opened once, its shards owned as far as the control plane leases them to this node.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
 
-use orch8_model::{InstanceId, LeaseEpoch, NodeName, Shard, StoreName};
+use futures::{StreamExt as _, future::join_all, stream};
+use orch8_model::{InstanceId, LeaseEpoch, Millis, NodeName, Shard, StoreName};
 use orch8_seal::shard_of;
-use tokio::sync::mpsc;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    committer::{self, WAITING_MAX},
+    committer::{self, Submitted, WAITING_MAX},
+    config::ShardConfig,
     mailbox::Mailboxes,
     owner::Owner,
     programs::Programs,
@@ -19,105 +25,174 @@ use crate::{
     watch::Watchers,
 };
 
-/// Times and bounds of shard owners.
-#[derive(Clone, Debug)]
-pub struct ShardConfig {
-    /// Instances a shard keeps in memory; when full, ready rows wait in the store.
-    pub hot_max: usize,
-    /// Rough bytes a shard keeps in memory.
-    pub hot_bytes_max: usize,
-    /// Ready rows claimed at a time, and of one tenant.
-    pub claim_batch: u32,
-    pub claim_per_tenant: u32,
-    /// The net under lost nudges.
-    pub poll: Duration,
-    /// Timers further away than this are stored and found again; nearer ones live in the wheel.
-    pub far: Duration,
-    /// After a take-over a dispatched task counts as held by its worker for this long.
-    pub takeover_hold: Duration,
-    /// A snapshot rides along every so many turns, or bytes of journal.
-    pub snapshot_turns: u32,
-    pub snapshot_bytes: usize,
-}
-
-impl Default for ShardConfig {
-    fn default() -> Self {
-        Self {
-            hot_max: 50_000,
-            hot_bytes_max: 256 << 20,
-            claim_batch: 256,
-            claim_per_tenant: 32,
-            poll: Duration::from_secs(5),
-            far: Duration::from_secs(60),
-            takeover_hold: Duration::from_secs(30),
-            snapshot_turns: 64,
-            snapshot_bytes: 256 << 10,
-        }
-    }
-}
-
-/// A store with its owners and the sessions of its tenants' workers.
+/// A store with the owners of the shards that are this node's, and the sessions of its tenants' workers.
 #[derive(Debug)]
 pub struct StoreRoom {
     name: StoreName,
     store: Store,
+    node: NodeName,
+    config: ShardConfig,
     mailboxes: Mailboxes,
     sessions: Sessions,
     programs: Programs,
     watchers: Watchers,
-    stop: CancellationToken,
-    owners: TaskTracker,
+    /// A shard's turns always go through the same one.
+    committers: Vec<mpsc::Sender<Submitted>>,
+    tenures: Mutex<BTreeMap<Shard, Tenure>>,
+    /// Rung whenever a tenure begins or ends.
+    changed: watch::Sender<()>,
 }
 
+/// A shard while this node owns it.
+#[derive(Debug)]
+struct Tenure {
+    epoch: LeaseEpoch,
+    stop: CancellationToken,
+    ended: CancellationToken,
+}
+
+/// Between two looks after the store's rings and partitions. Each wait is a little different, so that nodes that were
+/// started together do not stay together.
+const MAINTAIN: Duration = Duration::from_secs(60);
+/// Leases raised at a time.
+const RAISES: usize = 8;
+
 impl StoreRoom {
-    /// Takes every shard of the store: raises the lease first, then reads.
-    pub async fn open(
+    /// A room without shards: its sessions stand by. Must be called in a tokio runtime.
+    pub fn new(
         name: StoreName,
         store: Store,
-        node: &NodeName,
+        node: NodeName,
         config: ShardConfig,
         sessions: SessionConfig,
-    ) -> Result<Arc<Self>, StoreError> {
-        let (mailboxes, ends) = Mailboxes::new(store.shards());
-        let (submit, waiting) = mpsc::channel(WAITING_MAX);
-        let room = Self {
+    ) -> Arc<Self> {
+        let mailboxes = Mailboxes::new(store.shards());
+        let sessions = Sessions::start(sessions, mailboxes.clone());
+        sessions.stand_by();
+        let committers = (0..store.committers()).map(|_| {
+            let (submit, waiting) = mpsc::channel(WAITING_MAX);
+            tokio::spawn(committer::run(store.clone(), waiting, mailboxes.clone()));
+            submit
+        });
+        let room = Arc::new(Self {
             name,
-            mailboxes: mailboxes.clone(),
-            sessions: Sessions::start(sessions, mailboxes.clone()),
+            node,
+            config,
+            sessions,
             programs: Programs::default(),
             watchers: Watchers::default(),
-            stop: CancellationToken::new(),
-            owners: TaskTracker::new(),
+            committers: committers.collect(),
+            tenures: Mutex::default(),
+            changed: watch::Sender::new(()),
+            mailboxes,
             store,
-        };
-        for (shard, end) in (0..).map(Shard).zip(ends) {
-            let lease = room.raise(shard, node).await?;
-            let owner = Owner::new(lease, &room, config.clone(), submit.clone());
-            room.owners.spawn(owner.run(end, room.stop.clone()));
-        }
-        room.owners.spawn(committer::run(room.store.clone(), waiting, mailboxes));
-        room.owners.close();
-        Ok(Arc::new(room))
+        });
+        tokio::spawn(keep_in_shape(Arc::downgrade(&room)));
+        room
     }
 
-    /// This process is the only one that has the store open, so it may take the next epoch by itself.
-    async fn raise(&self, shard: Shard, node: &NodeName) -> Result<Lease, StoreError> {
-        let exhausted =
-            || StoreError::Corrupt { table: "shard_leases", column: "lease_epoch", key: shard.to_string() };
-        let mut epoch: LeaseEpoch = self.store.lease(shard).await?;
-        loop {
-            epoch = epoch.checked_next().ok_or_else(exhausted)?;
-            match self.store.raise(shard, node, epoch).await? {
-                Raised::Won { lease, commit_seq } => {
-                    tracing::info!(shard.id = %shard, lease.epoch = %epoch, commit_seq, "shard taken");
-                    return Ok(lease);
-                }
-                Raised::Stale { held, by } => {
-                    tracing::warn!(shard.id = %shard, lease.epoch = %held, node.id = %by, "shard lease moved on");
-                    epoch = held;
-                }
+    /// Owns exactly these shards from now on, as far as the store agrees: what is owned and not wanted is given up
+    /// first, then every lease is raised in the store, and only then anything is read under it. Workers are let in once
+    /// all owners are there, so that none is told that nobody knows its task.
+    ///
+    /// Answers the leases that the store refused, with the epochs it holds. Errors: the store failed for some shard; the
+    /// others are owned, and the call may be repeated.
+    pub async fn own(
+        self: &Arc<Self>,
+        wanted: &BTreeMap<Shard, LeaseEpoch>,
+    ) -> Result<Vec<(Lease, LeaseEpoch)>, StoreError> {
+        let mut given_up = self.owned();
+        given_up.retain(|shard, epoch| wanted.get(shard) != Some(epoch));
+        join_all(given_up.into_keys().map(|shard| self.release(shard))).await;
+        let mut missing = wanted.clone();
+        missing.retain(|shard, _| !self.owns(*shard));
+        let raises = missing.into_iter().map(|(shard, epoch)| {
+            let room = Arc::clone(self);
+            async move { room.take(Lease { shard, epoch }).await }
+        });
+        let taken: Vec<Result<Option<(Lease, LeaseEpoch)>, StoreError>> =
+            stream::iter(raises).buffer_unordered(RAISES).collect().await;
+        self.let_workers_in();
+        taken.into_iter().filter_map(Result::transpose).collect()
+    }
+
+    /// `Some`: refused, with what the store holds.
+    async fn take(self: &Arc<Self>, lease: Lease) -> Result<Option<(Lease, LeaseEpoch)>, StoreError> {
+        match self.store.raise(lease.shard, &self.node, lease.epoch).await? {
+            Raised::Won { lease, commit_seq } => {
+                tracing::info!(store = %self.name, shard.id = %lease.shard, lease.epoch = %lease.epoch, commit_seq, "shard taken");
+                self.begin(lease);
+                Ok(None)
+            }
+            Raised::Stale { held, by } => {
+                tracing::warn!(store = %self.name, shard.id = %lease.shard, lease.epoch = %held, node.id = %by, "the store knows a higher lease");
+                Ok(Some((lease, held)))
             }
         }
+    }
+
+    fn begin(self: &Arc<Self>, lease: Lease) {
+        let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
+        let posts = self.mailboxes.open(lease.shard);
+        let committer = usize::from(lease.shard.0) % self.committers.len().max(1);
+        let Some(submit) = self.committers.get(committer) else { return };
+        let owner = Owner::new(lease, self, self.config.clone(), submit.clone());
+        let tenure = Tenure { epoch: lease.epoch, stop: stop.clone(), ended: ended.clone() };
+        self.tenures().insert(lease.shard, tenure);
+        self.changed.send_replace(());
+        let room = Arc::clone(self);
+        tokio::spawn(async move {
+            owner.run(posts, stop).await;
+            room.end(lease);
+            ended.cancel();
+        });
+    }
+
+    /// The owner of a shard has stopped, by itself or because it was told.
+    fn end(&self, lease: Lease) {
+        let mut tenures = self.tenures();
+        if tenures.get(&lease.shard).is_some_and(|tenure| tenure.epoch == lease.epoch) {
+            tenures.remove(&lease.shard);
+            self.mailboxes.close(lease.shard);
+            tracing::info!(store = %self.name, shard.id = %lease.shard, lease.epoch = %lease.epoch, "shard given up");
+        }
+        if tenures.is_empty() {
+            self.sessions.stand_by();
+        }
+        drop(tenures);
+        self.changed.send_replace(());
+    }
+
+    fn let_workers_in(&self) {
+        if !self.tenures().is_empty() {
+            self.sessions.stand_up();
+        }
+    }
+
+    /// Ends the owner of a shard, if it is here; what it had decided is committed first.
+    async fn release(&self, shard: Shard) {
+        let ended = self.tenures().get(&shard).map(|tenure| {
+            tenure.stop.cancel();
+            tenure.ended.clone()
+        });
+        if let Some(ended) = ended {
+            ended.cancelled().await;
+        }
+    }
+
+    /// Ends every owner.
+    pub async fn release_all(&self) {
+        join_all(self.owned().into_keys().map(|shard| self.release(shard))).await;
+    }
+
+    /// The shards owned now, with their epochs.
+    pub fn owned(&self) -> BTreeMap<Shard, LeaseEpoch> {
+        self.tenures().iter().map(|(shard, tenure)| (*shard, tenure.epoch)).collect()
+    }
+
+    /// Rung whenever a shard comes or goes.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     pub fn name(&self) -> &StoreName {
@@ -146,15 +221,34 @@ impl StoreRoom {
         shard_of(instance, self.store.shards())
     }
 
-    /// Tells the owner of an instance that something was stored for it.
+    /// Tells the owner of an instance, if it is here, that something was stored for it.
     pub fn nudge(&self, instance: InstanceId) {
         self.mailboxes.nudge(self.shard(instance));
     }
 
     /// Stops the owners; what they had decided is committed first. Then closes the store.
     pub async fn close(&self) {
-        self.stop.cancel();
-        self.owners.wait().await;
+        self.release_all().await;
         self.store.close().await;
+    }
+
+    fn owns(&self, shard: Shard) -> bool {
+        self.tenures().contains_key(&shard)
+    }
+
+    fn tenures(&self) -> MutexGuard<'_, BTreeMap<Shard, Tenure>> {
+        self.tenures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks after the store as long as its room is there.
+async fn keep_in_shape(room: Weak<StoreRoom>) {
+    loop {
+        let jitter = orch8_seal::random_bytes().map_or(0, u64::from_be_bytes) % 10_000;
+        tokio::time::sleep(MAINTAIN + Duration::from_millis(jitter)).await;
+        let Some(room) = room.upgrade() else { return };
+        if let Err(error) = room.store.maintain(Millis::from(chrono::Utc::now())).await {
+            tracing::warn!(store = %room.name, error = &error as &dyn std::error::Error, "the store could not be kept in shape");
+        }
     }
 }

@@ -35,6 +35,18 @@ pub enum StoreError {
         #[source]
         source: std::io::Error,
     },
+    /// Somebody holds a lock that has to be raised over, and this user may not end their connection.
+    #[error(
+        "the store {doing} is blocked by a connection that this database user may not end: grant it pg_signal_backend, or end that connection"
+    )]
+    InTheWay {
+        doing: &'static str,
+        #[source]
+        source: sqlx::Error,
+    },
+    /// A database that cannot be, or become, a store.
+    #[error("the database cannot be a store: {why}")]
+    Unfit { why: String },
     /// Written by a newer version.
     #[error("the store has schema {found}, this binary knows up to {known}: use a newer orch8")]
     NewerSchema { found: i64, known: i64 },

@@ -9,7 +9,7 @@ use orch8_seal::Digest;
 
 /// The only way to a tenant's rows: made by the router from a placement. Writes need it to be the stored placement in a
 /// mode that lets it write; reads need the stored placement, in any mode.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TenantHandle {
     pub tenant: TenantId,
     pub placement: PlacementEpoch,

@@ -54,7 +54,8 @@ pub struct Node {
 
 impl Node {
     pub async fn start(config: SessionConfig) -> Self {
-        let (mailboxes, ends) = Mailboxes::new(1);
+        let mailboxes = Mailboxes::new(1);
+        let ends = vec![mailboxes.open(orch8_model::Shard(0))];
         let sessions = Sessions::start(config, mailboxes);
         let owner = Arc::new(Owner::new(sessions.clone()));
         for end in ends {

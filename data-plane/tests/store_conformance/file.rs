@@ -26,13 +26,13 @@ fn wal(path: &Path) -> PathBuf {
 async fn a_second_opener_is_refused_in_one_clear_line() {
     let fresh = Fresh::sqlite().await;
     let path = fresh.folder.path().join("store.db");
-    let second = Store::open(&path).await.expect_err("the first one is open");
+    let second = Store::open_file(&path).await.expect_err("the first one is open");
     assert!(matches!(second, StoreError::InUse { .. }), "{second:?}");
     let line = format!("{} is in use by another process; stop it first", path.display());
     assert_eq!(second.to_string(), line);
     tenant(&fresh.store, "acme").await;
     fresh.store.close().await;
-    let third = Store::open(&path).await.expect("nobody has it");
+    let third = Store::open_file(&path).await.expect("nobody has it");
     assert_eq!(third.fences(None, 9).await.expect("fences").len(), 1);
 }
 
@@ -60,12 +60,12 @@ async fn a_file_of_a_newer_version_and_a_path_that_is_no_file_are_refused() {
         .execute(&mut raw(&path).await)
         .await
         .expect("sql");
-    let newer = Store::open(&path).await.expect_err("99 is newer");
+    let newer = Store::open_file(&path).await.expect_err("99 is newer");
     assert!(matches!(newer, StoreError::NewerSchema { found: 99, .. }), "{newer:?}");
-    let folder = Store::open(&fresh.folder.path().join("missing").join("store.db")).await;
+    let folder = Store::open_file(&fresh.folder.path().join("missing").join("store.db")).await;
     assert!(matches!(folder, Err(StoreError::NotWritable { .. })), "{folder:?}");
     std::fs::write(&path, "this is not a database, whatever its name says".repeat(99)).expect("a file");
-    assert!(matches!(Store::open(&path).await, Err(StoreError::Database { .. })));
+    assert!(matches!(Store::open_file(&path).await, Err(StoreError::Database { .. })));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,7 +90,7 @@ async fn what_was_answered_is_there_after_a_crash() {
     for name in ["store.db", "store.db-wal"] {
         std::fs::copy(fresh.folder.path().join(name), image.path().join(name)).expect("a copy");
     }
-    let again = Store::open(&path).await.expect("a store");
+    let again = Store::open_file(&path).await.expect("a store");
     assert_eq!(again.lease(orch8_model::Shard(0)).await.expect("a lease"), lease_epoch(7));
     let loaded = again.load(&ids).await.expect("a load");
     assert_eq!(loaded.len(), 50);
@@ -113,7 +113,7 @@ async fn a_store_dropped_without_close_can_be_opened_again() {
     let acme = tenant(&fresh.store, "acme").await;
     let id = born(&fresh.store, &acme).await;
     drop(fresh.store);
-    let again = Store::open(&path).await.expect("the writer lets go by itself");
+    let again = Store::open_file(&path).await.expect("the writer lets go by itself");
     assert!(again.instance(&acme, id).await.expect("a read").is_some());
 }
 
@@ -246,7 +246,7 @@ async fn sixteen_claimers_and_a_long_reader_get_on_with_one_file() {
             })
         })
         .collect();
-    let second = Store::open(&path).await.expect_err("it is in use");
+    let second = Store::open_file(&path).await.expect_err("it is in use");
     assert!(matches!(second, StoreError::InUse { .. }), "{second:?}");
     let mut done = Vec::new();
     for claimer in claimers {

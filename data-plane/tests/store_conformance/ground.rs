@@ -8,23 +8,33 @@ use orch8_data_plane::store::{
 };
 use orch8_engine::{SignalKind, Status};
 use orch8_model::{
-    ContinuityId, IdempotencyKey, InstanceId, LeaseEpoch, Millis, Namespace, NodeName, PlacementEpoch,
-    SequenceId, Shard, SignalId, TenantId,
+    ContinuityId, DatabaseUrl, IdempotencyKey, InstanceId, LeaseEpoch, Millis, Namespace, NodeName,
+    PlacementEpoch, SequenceId, Shard, SignalId, TenantId,
 };
 use orch8_seal::{Digest, sha256, shard_of};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-/// A store of its own, gone with the test.
+/// A SQLite store of its own, gone with the test.
 pub struct Fresh {
     pub store: Store,
     pub folder: TempDir,
 }
 
+/// A Postgres store in a database of its own.
+pub async fn postgres() -> Store {
+    Store::open(&database()).await.expect("a store")
+}
+
+/// An empty database.
+pub fn database() -> DatabaseUrl {
+    DatabaseUrl::parse(&orch8_test_postgres::database()).expect("an address")
+}
+
 impl Fresh {
     pub async fn sqlite() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Store::open(&folder.path().join("store.db")).await.expect("a store");
+        let store = Store::open_file(&folder.path().join("store.db")).await.expect("a store");
         Self { store, folder }
     }
 }

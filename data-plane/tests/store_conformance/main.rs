@@ -24,6 +24,16 @@ macro_rules! on_every_store {
                 }
             )*
         }
+        mod postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    let store = crate::ground::postgres().await;
+                    super::$test(&store).await;
+                    store.close().await;
+                }
+            )*
+        }
     };
 }
 pub(crate) use on_every_store;

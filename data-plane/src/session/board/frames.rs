@@ -7,7 +7,7 @@ use orch8_model::{Fault, Reason, Shard, TenantId};
 use orch8_proto::{door, v1};
 
 use super::{
-    Board, Due, Place, SessionKey,
+    Board, Door, Due, Place, SessionKey,
     session::{Phase, Sent},
 };
 use crate::session::TaskRef;
@@ -168,7 +168,7 @@ impl Board {
 
     /// Every session is told to leave; none gets anything new.
     pub fn go_away(&mut self, deadline: Duration, reason: &str) {
-        self.draining = true;
+        self.door = Door::Leaving;
         let keys: Vec<SessionKey> = self.sessions.keys().copied().collect();
         for key in keys {
             let Some(session) = self.sessions.get_mut(&key).filter(|session| session.is_live()) else {

@@ -14,10 +14,13 @@ use orch8_engine::HowLost;
 use orch8_model::{Fault, Reason};
 
 use super::{
-    Board, Due, Place, SessionKey,
+    Board, Door, Due, Place, SessionKey,
     session::{Outbox, Phase, Session},
 };
 use crate::session::{SessionConfig, TaskRef};
+
+/// Wait before the node is asked again: about as long as it takes to ask the others.
+const ELSEWHERE: Duration = Duration::from_millis(200);
 
 impl Board {
     /// The stream of a session is gone, or is to go: `why` is what the worker reads. With a grace, what the worker
@@ -59,6 +62,31 @@ impl Board {
         let keys: Vec<SessionKey> = self.sessions.keys().copied().collect();
         for key in keys {
             self.part(key, None, Some(Fault::new(Reason::Draining, "this node is shutting down")), now);
+        }
+    }
+
+    /// This node owns no shard of the store any more: every stream ends, so that the workers find the node that does,
+    /// and what waited or ran here is forgotten, for that node to offer or to adopt.
+    pub fn stand_by(&mut self, now: Instant) {
+        if self.door == Door::Open {
+            self.door = Door::StandingBy;
+        }
+        let keys: Vec<SessionKey> = self.sessions.keys().copied().collect();
+        for key in keys {
+            self.part(key, None, Some(elsewhere()), now);
+        }
+        let tasks: Vec<TaskRef> = self.tasks.keys().copied().collect();
+        for task in tasks {
+            self.remove(task);
+        }
+        // The owners these were for are gone.
+        self.posts.clear();
+    }
+
+    /// This node owns shards of the store.
+    pub fn stand_up(&mut self) {
+        if self.door == Door::StandingBy {
+            self.door = Door::Open;
         }
     }
 
@@ -185,6 +213,12 @@ impl Board {
             }
         }
     }
+}
+
+/// What a worker reads that has come to a node without the shards of its tenant.
+pub(super) fn elsewhere() -> Fault {
+    let text = "this node does not own the shards of this tenant's store; FleetService.FindEndpoints names the one that does";
+    Fault::new(Reason::ShardMoving, text).retry_after(ELSEWHERE)
 }
 
 fn quiet_after(config: &SessionConfig) -> Duration {

@@ -61,7 +61,17 @@ pub(super) struct Board {
     live: usize,
     next_age: u64,
     next_ticket: u64,
-    draining: bool,
+    door: Door,
+}
+
+/// Whether sessions may open and tasks be given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    Open,
+    /// This node owns no shard of the store: its workers belong with the node that does.
+    StandingBy,
+    /// This process is ending.
+    Leaving,
 }
 
 /// A task from its offer until nothing more will come of it.
@@ -160,7 +170,7 @@ impl Board {
             live: 0,
             next_age: 0,
             next_ticket: 0,
-            draining: false,
+            door: Door::Open,
         }
     }
 
@@ -171,12 +181,12 @@ impl Board {
 
     /// Draining, and the last stream has ended.
     pub fn is_drained(&self) -> bool {
-        self.draining && self.live == 0
+        self.door == Door::Leaving && self.live == 0
     }
 
     /// Queues a task. The same delivery twice is queued once. [`Self::pump`] once all are offered.
     pub fn offer(&mut self, task: Prepared, now: Instant) -> Admission {
-        if self.draining {
+        if self.door != Door::Open {
             return Admission::Draining;
         }
         if self.tasks.contains_key(&task.reference) {

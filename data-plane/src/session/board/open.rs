@@ -11,7 +11,7 @@ use orch8_model::{Fault, Reason, TenantId, WorkerId};
 use orch8_proto::v1;
 
 use super::{
-    Board, Due, Holder, Place, SessionKey, Worker,
+    Board, Door, Due, Holder, Place, SessionKey, Worker,
     session::{Credit, Lane, Line, Offer, Outbox, Phase, Session, Turn},
 };
 use crate::session::{
@@ -19,6 +19,8 @@ use crate::session::{
     hello::Greeting,
     task::{self, Prepared},
 };
+
+use super::leave::elsewhere;
 
 /// What a new session is called. Chosen by the caller: nothing here is random.
 pub(in crate::session) struct Ids {
@@ -41,8 +43,10 @@ impl Board {
         line: Arc<Line>,
         now: Instant,
     ) -> Result<Vec<v1::HeldVerdict>, Fault> {
-        if self.draining {
-            return Err(Fault::new(Reason::Draining, "this node is shutting down"));
+        match self.door {
+            Door::Open => {}
+            Door::StandingBy => return Err(elsewhere()),
+            Door::Leaving => return Err(Fault::new(Reason::Draining, "this node is shutting down")),
         }
         let who = (tenant.clone(), greeting.worker.clone());
         self.end_other_process(&who, &greeting.nonce, now);

@@ -66,6 +66,8 @@ impl Owner {
         if Instant::now() >= self.next_look {
             // The net: whatever was read and then left is found again.
             self.mail_after = 0;
+            // Whoever was asleep may have lost the shard meanwhile, and an idle owner makes no turn that would tell it.
+            self.doubt = true;
         }
         self.next_look = Instant::now() + self.config.poll;
         self.read_mail().await?;

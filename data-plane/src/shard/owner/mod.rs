@@ -24,10 +24,11 @@ use tokio_util::sync::CancellationToken;
 use self::memory::Dropped;
 use super::{
     committer::Submitted,
+    config::ShardConfig,
     hot::{Answer, Cause, Hot, Report},
     mailbox::Post,
     programs::Programs,
-    room::{ShardConfig, StoreRoom},
+    room::StoreRoom,
     wheel::Wheel,
 };
 use crate::{

@@ -8,8 +8,8 @@ use super::{MAIL_TAKEN_MAX, Owner, now};
 use crate::{
     shard::{
         committer::Submitted,
+        config::ShardConfig,
         hot::{Answer, Cause, Flying, Hot, Report, status_of},
-        room::ShardConfig,
     },
     store::{Closing, Lease, TimerRow, TurnWrite},
 };

@@ -7,18 +7,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use orch8_engine::Status;
-use orch8_model::{InstanceId, Millis, Shard};
+use orch8_model::{InstanceId, Shard};
 
 use super::{
     batch::Batch,
-    fields::{Fields, status_code},
-    judge::{Evidence, Facts, Judged, judge},
+    fields::Fields,
     lease,
-    session::{Args, Counts, Session},
+    session::{Args, Session},
     writer::Write,
 };
-use crate::store::{Commit, Lease, StoreError, TimerRow, TurnAnswer, TurnWrite};
+use crate::store::{
+    Commit, Lease, StoreError, TimerRow, TurnAnswer, TurnWrite,
+    codes::status_code,
+    counts::Counts,
+    judge::turns::{Accepted, Change, Evidence, Facts, accepted, changes, judge, stored},
+};
 
 pub(super) static APPEND: Batch = Batch::new(include_str!("sql/turn_append.sql"));
 pub(super) const GAPS: &str = include_str!("sql/turn_gaps.sql");
@@ -49,13 +52,7 @@ impl Write for Commit {
             self.turns.iter().enumerate().filter(|(n, _)| !appended.contains(n)).collect();
         let (facts, mail) = (facts(&left, session).await?, mail(&left, session).await?);
         let judged = judge(&self.turns, &Evidence { shards, appended, facts, mail });
-        let accepted: Vec<Accepted<'_>> = self
-            .turns
-            .iter()
-            .zip(&judged)
-            .filter(|(_, judged)| judged.answer == TurnAnswer::Done)
-            .map(|(turn, judged)| Accepted { turn, judged })
-            .collect();
+        let accepted = accepted(&self.turns, &judged);
         append_judged(&accepted, session).await?;
         instances(&accepted, session).await?;
         work(&accepted, session).await?;
@@ -68,37 +65,6 @@ impl Write for Commit {
 
 /// A turn with its index that was not appended straight away.
 type Left<'a> = (usize, &'a TurnWrite);
-
-/// A turn that will be written.
-struct Accepted<'a> {
-    turn: &'a TurnWrite,
-    judged: &'a Judged,
-}
-
-/// What the instance row has to say after the batch.
-struct Change {
-    instance: InstanceId,
-    status: Option<Status>,
-    closed_at: Option<Millis>,
-}
-
-/// One change per instance whose row says something else than it should: a row can only be updated once by a statement.
-fn changes(turns: &[Accepted<'_>]) -> Vec<Change> {
-    let mut changes: Vec<Change> = Vec::new();
-    let mut at: HashMap<InstanceId, usize> = HashMap::new();
-    for Accepted { turn, judged } in turns {
-        if turn.status.is_none() && turn.closing.is_none() && !judged.was_cold {
-            continue;
-        }
-        let at = *at.entry(turn.instance).or_insert(changes.len());
-        if at == changes.len() {
-            changes.push(Change { instance: turn.instance, status: None, closed_at: None });
-        }
-        changes[at].status = turn.status.or(changes[at].status);
-        changes[at].closed_at = turn.closing.as_ref().map(|closing| closing.closed_at);
-    }
-    changes
-}
 
 /// Asserts the leases of the shards that the turns name. Answers which are held.
 async fn leases(commit: &Commit, session: &mut Session<'_>) -> Result<HashSet<Shard>, StoreError> {
@@ -251,9 +217,4 @@ async fn work(turns: &[Accepted<'_>], session: &mut Session<'_>) -> Result<(), S
         .collect();
     session.batch(&ABSORB, &mail, |args, _, (seq, id)| args.int(*seq).blob(id.as_bytes())).await?;
     Ok(())
-}
-
-/// A number that only rises, as stored; −1, which is never stored, when no column holds it.
-fn stored(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(-1)
 }

@@ -4,11 +4,15 @@ use orch8_model::{PlacementEpoch, TenantId};
 
 use super::{
     batch::Batch,
-    fields::{Fields, mode_of, mode_text},
-    session::{Args, Counts, Reader, Session},
+    fields::Fields,
+    session::{Args, Reader, Session},
     writer::Write,
 };
-use crate::store::{Fence, StoreError, TenantHandle};
+use crate::store::{
+    Fence, StoreError, TenantHandle,
+    codes::{mode_of, mode_text},
+    counts::Counts,
+};
 
 /// The epoch only rises; the same epoch may change the mode and the weight.
 pub(super) const SET: &str =

@@ -8,16 +8,17 @@ use sqlx::sqlite::SqliteRow;
 use super::{
     batch::Batch,
     fields::Fields,
-    session::{Args, Counts, Reader, Session},
+    session::{Args, Reader, Session},
     writer::Write,
 };
-use crate::store::{Lease, Raised, StoreError};
+use crate::store::{Lease, Raised, StoreError, counts::Counts};
 
 /// The stored epoch only rises.
 pub(super) const RAISE: &str = "UPDATE shard_leases SET node = ?, lease_epoch = ?
      WHERE shard = ? AND lease_epoch < ?
      RETURNING commit_seq";
 pub(super) const LEASE: &str = "SELECT shard, node, lease_epoch FROM shard_leases WHERE shard = ?";
+pub(super) const COMMIT_SEQS: &str = "SELECT shard, lease_epoch, commit_seq FROM shard_leases ORDER BY shard";
 pub(super) const HOT: &str =
     "SELECT id FROM instances WHERE shard = ? AND hot = 1 AND id > ? ORDER BY id LIMIT ?";
 pub(super) static ASSERT: Batch = Batch::new(include_str!("sql/lease_assert.sql"));
@@ -54,6 +55,22 @@ impl Write for Raise {
 pub(super) async fn lease(reader: &Reader, shard: Shard) -> Result<LeaseEpoch, StoreError> {
     let row = reader.row("read of a lease", LEASE, Args::new().int(shard.0)).await?;
     Ok(holder(shard, row.as_ref())?.0)
+}
+
+pub(super) async fn commit_seqs(
+    reader: &Reader,
+    shards: &[Shard],
+) -> Result<Vec<(Shard, LeaseEpoch, u64)>, StoreError> {
+    let mut found = Vec::new();
+    for row in &reader.rows("read of commit numbers", COMMIT_SEQS, Args::new()).await? {
+        let f = Fields::of("shard_leases", row);
+        let shard = Shard(f.narrow(0, "shard")?);
+        if shards.contains(&shard) {
+            let epoch = f.noun("lease_epoch", LeaseEpoch::new(f.narrow(1, "lease_epoch")?))?;
+            found.push((shard, epoch, f.narrow(2, "commit_seq")?));
+        }
+    }
+    Ok(found)
 }
 
 /// The row of a shard. A shard that the store does not have is an error: shards are made with the file.

@@ -1,16 +1,18 @@
 //! Lists of instances, newest first, by keyset. A list by status is a merge of a few probes, each on an index that holds
 //! little else than what is asked for.
 
-use orch8_engine::Status;
 use orch8_model::{Namespace, SequenceName};
 
 use super::{
     fence::handle_args,
-    fields::status_code,
     load::instance_row,
     session::{Args, Reader},
 };
-use crate::store::{InstanceFilter, InstanceRow, PageAfter, StoreError, TenantHandle};
+use crate::store::{
+    InstanceFilter, InstanceRow, PageAfter, StoreError, TenantHandle,
+    codes::status_code,
+    pages::{Probe, merge, page_end, probes},
+};
 
 /// One statement per index; each repeats its index's own condition, word for word. The row value comparison is the keyset: it does not lose rows that share an instant.
 macro_rules! probe {
@@ -44,51 +46,42 @@ pub(super) async fn list(
     after: Option<PageAfter>,
     limit: u32,
 ) -> Result<Vec<InstanceRow>, StoreError> {
-    let mut page = Vec::new();
-    for (sql, statuses) in probes(&filter.statuses) {
-        let args = arguments(tenant, filter, after, limit).text(&statuses);
-        for row in &reader.rows("list of instances", sql, args).await? {
-            page.push(instance_row(row)?);
+    let mut found = Vec::new();
+    for probe in probes(&filter.statuses) {
+        let args = arguments(tenant, filter, after, limit).text(&statuses(&probe));
+        for row in &reader.rows("list of instances", sql(&probe), args).await? {
+            found.push(instance_row(row)?);
         }
     }
-    page.sort_unstable_by_key(|row| std::cmp::Reverse((row.birth.created_at, row.birth.instance)));
-    // Between two probes an instance may have changed its status, and answer both.
-    page.dedup_by_key(|row| row.birth.instance);
-    page.truncate(limit as usize);
-    Ok(page)
+    Ok(merge(found, limit))
 }
 
-/// Which statements answer a list of statuses, each with the statuses it is asked for as JSON.
-fn probes(statuses: &[Status]) -> Vec<(&'static str, String)> {
-    if statuses.is_empty() {
-        return vec![(ALL, String::new())];
+fn sql(probe: &Probe) -> &'static str {
+    match probe {
+        Probe::All => ALL,
+        Probe::Open(_) => OPEN,
+        Probe::Paused => PAUSED,
+        Probe::Completed => COMPLETED,
+        Probe::Failed => FAILED,
+        Probe::Cancelled => CANCELLED,
     }
-    let (mut probes, mut open) = (Vec::new(), Vec::new());
-    for status in statuses {
-        match status {
-            Status::Scheduled | Status::Running | Status::Waiting => open.push(status_code(*status)),
-            Status::Paused => probes.push((PAUSED, String::new())),
-            Status::Completed => probes.push((COMPLETED, String::new())),
-            Status::Failed => probes.push((FAILED, String::new())),
-            Status::Cancelled => probes.push((CANCELLED, String::new())),
+}
+
+/// The codes of open statuses, as JSON.
+fn statuses(probe: &Probe) -> String {
+    match probe {
+        Probe::Open(statuses) => {
+            format!("{:?}", statuses.iter().map(|s| status_code(*s)).collect::<Vec<_>>())
         }
+        Probe::All | Probe::Paused | Probe::Completed | Probe::Failed | Probe::Cancelled => String::new(),
     }
-    if !open.is_empty() {
-        probes.push((OPEN, format!("{open:?}")));
-    }
-    probes.sort_unstable();
-    probes.dedup();
-    probes
 }
 
 fn arguments(tenant: &TenantHandle, filter: &InstanceFilter, after: Option<PageAfter>, limit: u32) -> Args {
-    // Both ends of a page are the same kind of bound: an instant alone is older than every id at that instant.
-    let page = after.map(|PageAfter { created_at, id }| (created_at.0, id.as_bytes().to_vec()));
-    let before = filter.created_before.map(|at| (at.0, Vec::new()));
-    let (created_at, id) = page.into_iter().chain(before).min().unwrap_or((i64::MAX, Vec::new()));
+    let before = page_end(filter, after);
     handle_args(tenant)
-        .int(created_at)
-        .blob(&id)
+        .int(before.map_or(i64::MAX, |(at, _)| at.0))
+        .blob(before.and_then(|(_, id)| id).as_ref().map_or(&[], |id| id.as_bytes().as_slice()))
         .int(filter.created_after.map_or(i64::MIN, |at| at.0))
         .opt_text(filter.namespace.as_ref().map(Namespace::as_str))
         .opt_blob(filter.sequence.as_ref().map(|id| id.as_bytes().as_slice()))

@@ -8,10 +8,10 @@ use sqlx::sqlite::SqliteRow;
 use super::{
     batch::Batch,
     fence::handle_args,
-    fields::{Fields, status_of},
+    fields::Fields,
     session::{Reader, Session},
 };
-use crate::store::{BirthRow, InstanceRow, JournalRow, Loaded, StoreError, TenantHandle};
+use crate::store::{BirthRow, InstanceRow, JournalRow, Loaded, StoreError, TenantHandle, codes::status_of};
 
 const DOING: &str = "read of instances";
 

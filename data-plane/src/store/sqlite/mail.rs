@@ -1,8 +1,8 @@
 //! Messages on their way to an instance: stored by whoever sends, absorbed and deleted by a turn.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use orch8_model::{InstanceId, SignalId, TenantId, limits::PENDING_SIGNALS_MAX};
+use orch8_model::{InstanceId, SignalId, TenantId};
 use orch8_seal::shard_of;
 use sqlx::sqlite::SqliteRow;
 
@@ -11,11 +11,15 @@ use super::{
     batch::Batch,
     claim::lease_args,
     fence,
-    fields::{Fields, signal_columns, signal_of},
+    fields::Fields,
     session::{Args, Reader, Session},
     writer::Write,
 };
-use crate::store::{Lease, Mail, MailBody, Message, Sent, StoreError, TenantHandle};
+use crate::store::{
+    Lease, Mail, MailBody, Message, Sent, StoreError, TenantHandle,
+    codes::{signal_columns, signal_of},
+    judge::messages::{Addressed, Target, Targets, judge},
+};
 
 pub(super) const OF_SHARD: &str = include_str!("sql/mail_of_shard.sql");
 pub(super) const OF_INSTANCE: &str = include_str!("sql/mail_of_instance.sql");
@@ -88,35 +92,6 @@ impl Write for Send {
     }
 }
 
-/// A message of a tenant that may write.
-struct Addressed<'a> {
-    tenant_no: i64,
-    message: &'a Message,
-    once: Vec<u8>,
-}
-
-impl<'a> Addressed<'a> {
-    /// The same signal id to two instances is two signals.
-    fn new(tenant_no: i64, message: &'a Message) -> Self {
-        let once = [message.instance.as_bytes().as_slice(), message.signal.as_str().as_bytes()].concat();
-        Self { tenant_no, message, once }
-    }
-}
-
-/// What a group of messages meets.
-#[derive(Default)]
-struct Targets {
-    /// By index of the message. Foreign and missing are one: no target.
-    targets: HashMap<usize, Target>,
-    pending: HashMap<InstanceId, usize>,
-}
-
-#[derive(Clone, Copy)]
-struct Target {
-    known: bool,
-    closed: bool,
-}
-
 async fn targets(open: &[Addressed<'_>], session: &mut Session<'_>) -> Result<Targets, StoreError> {
     let mut found = Targets::default();
     let rows = session
@@ -136,28 +111,6 @@ async fn targets(open: &[Addressed<'_>], session: &mut Session<'_>) -> Result<Ta
         found.pending.insert(f.instance(0, "instance_id")?, f.narrow(1, "pending")?);
     }
     Ok(found)
-}
-
-/// Judges in order: a message sees those before it. A known signal is a duplicate even when its instance has closed.
-fn judge(open: &[Addressed<'_>], mut found: Targets) -> Vec<Sent> {
-    let mut seen: HashSet<&[u8]> = HashSet::new();
-    open.iter()
-        .enumerate()
-        .map(|(n, to)| {
-            let Some(target) = found.targets.get(&n) else { return Sent::Missing };
-            let pending = found.pending.entry(to.message.instance).or_default();
-            match (target.known || seen.contains(to.once.as_slice()), target.closed) {
-                (true, _) => Sent::Duplicate,
-                (false, true) => Sent::Terminal,
-                (false, false) if *pending >= PENDING_SIGNALS_MAX => Sent::Full,
-                (false, false) => {
-                    seen.insert(&to.once);
-                    *pending += 1;
-                    Sent::Stored
-                }
-            }
-        })
-        .collect()
 }
 
 async fn store(stored: &[&Addressed<'_>], session: &mut Session<'_>) -> Result<(), StoreError> {

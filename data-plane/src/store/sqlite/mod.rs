@@ -11,7 +11,6 @@ mod claim;
 mod commit;
 mod fence;
 mod fields;
-mod judge;
 mod lease;
 mod list;
 mod load;
@@ -37,7 +36,7 @@ use self::{
     lease::{Raise, SetHot},
     mail::Send,
     sequence::Publish,
-    session::{Counts, Readers},
+    session::Readers,
     start::Starts,
     timer::Forget,
     writer::Writer,
@@ -45,10 +44,12 @@ use self::{
 use super::{
     Commit, Fence, InstanceFilter, InstanceRow, JournalRow, Lease, Loaded, Mail, Message, NewSequence,
     PageAfter, Raised, Ready, Sent, SequencePublished, SequenceRow, Start, Started, StoreError, TenantHandle,
-    TimerRow, TurnAnswer,
+    TimerRow, TurnAnswer, counts::Counts,
 };
 
-/// A SQLite store. Cheap to clone.
+pub use super::Counters;
+
+/// A SQLite store. Cheap to clone. What its operations mean is written at [`super::Store`].
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
     writer: Writer,
@@ -65,18 +66,15 @@ impl SqliteStore {
         open::open(path).await
     }
 
-    /// Shards of this store.
     pub fn shards(&self) -> u16 {
         Self::SHARDS
     }
 
-    /// Closes all connections and checkpoints the WAL.
     pub async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
     }
 
-    /// Takes a shard: the epoch must be higher than the stored one. One auto-committed statement, before the first read.
     pub async fn raise(
         &self,
         shard: Shard,
@@ -86,18 +84,18 @@ impl SqliteStore {
         self.writer.write(Raise { shard, node: node.clone(), epoch }).await
     }
 
-    /// The stored epoch of a shard.
     pub async fn lease(&self, shard: Shard) -> Result<LeaseEpoch, StoreError> {
         lease::lease(&self.readers.owners, shard).await
     }
 
-    /// One transaction for many turns; answers in the order of `commit.turns`.
+    pub async fn commit_seqs(&self, shards: &[Shard]) -> Result<Vec<(Shard, LeaseEpoch, u64)>, StoreError> {
+        lease::commit_seqs(&self.readers.owners, shards).await
+    }
+
     pub async fn commit(&self, commit: Commit) -> Result<Vec<TurnAnswer>, StoreError> {
         self.writer.write(commit).await
     }
 
-    /// Instances that were in an owner's memory: every open instance that has had a turn and is not parked on a far
-    /// timer. By id.
     pub async fn hot(
         &self,
         shard: Shard,
@@ -107,18 +105,14 @@ impl SqliteStore {
         lease::hot(&self.readers.owners, shard, after, limit).await
     }
 
-    /// Marks instances as evicted (`hot` falls) or reloaded (`hot` rises), under the lease.
     pub async fn set_hot(&self, lease: Lease, instances: &[InstanceId], hot: bool) -> Result<(), StoreError> {
         self.writer.write(SetHot { lease, instances: instances.to_vec(), hot }).await
     }
 
-    /// Row, newest snapshot and tail. Instances that do not exist are left out.
     pub async fn load(&self, ids: &[InstanceId]) -> Result<Vec<Loaded>, StoreError> {
         load::load(&self.readers.owners, ids).await
     }
 
-    /// Due ready rows of tenants that may be written here, at most `per_tenant` of each, `limit` in all, tenants in the
-    /// order given (empty = all tenants with rows, by id). Rows stay until the turn that answers them deletes them.
     pub async fn claim(
         &self,
         lease: Lease,
@@ -131,17 +125,14 @@ impl SqliteStore {
         claim::claim(&self.readers.owners, Claim { lease, now, limit, per_tenant, skip, tenants }).await
     }
 
-    /// Tenants with ready rows due in this shard.
     pub async fn ready_tenants(&self, lease: Lease, now: Millis) -> Result<Vec<TenantId>, StoreError> {
         claim::tenants(&self.readers.owners, lease, now).await
     }
 
-    /// The earliest ready row that is not due yet and was not due at birth, so that the owner can sleep until then.
     pub async fn next_ready(&self, lease: Lease, now: Millis) -> Result<Option<Millis>, StoreError> {
         claim::next(&self.readers.owners, lease, now).await
     }
 
-    /// Far timers due until `until`, earliest first. Read-only; a timer row leaves with [`Self::forget_timers`].
     pub async fn due_timers(
         &self,
         lease: Lease,
@@ -151,23 +142,18 @@ impl SqliteStore {
         timer::due(&self.readers.owners, lease, until, limit).await
     }
 
-    /// Deletes timer rows that were put into the wheel of a hot instance.
     pub async fn forget_timers(&self, lease: Lease, timers: &[TimerRow]) -> Result<(), StoreError> {
         self.writer.write(Forget { lease, timers: timers.to_vec() }).await
     }
 
-    /// Mail of a shard in commit order, all instances.
     pub async fn mail(&self, lease: Lease, after: i64, limit: u32) -> Result<Vec<Mail>, StoreError> {
         mail::of_shard(&self.readers.owners, lease, after, limit).await
     }
 
-    /// Mail of one instance in commit order, at most 256 rows: the rest comes once these are absorbed.
     pub async fn mail_of(&self, instance: InstanceId) -> Result<Vec<Mail>, StoreError> {
         mail::of_instance(&self.readers.owners, instance).await
     }
 
-    /// Starts, all or nothing: instance row, ready row, once row. With a mismatch among the answers nothing was stored,
-    /// not even what is called new. `None`: the tenant's fence is not ours.
     pub async fn start(
         &self,
         tenant: &TenantHandle,
@@ -176,13 +162,10 @@ impl SqliteStore {
         self.writer.write(Starts { tenant: tenant.clone(), starts }).await
     }
 
-    /// Puts a message into an instance's inbox, in one transaction with its `once` row; refuses closed instances.
-    /// `None`: the tenant's fence is not ours.
     pub async fn send(&self, tenant: &TenantHandle, message: Message) -> Result<Option<Sent>, StoreError> {
         self.writer.write(Send { tenant: tenant.clone(), message }).await
     }
 
-    /// One instance. Foreign and missing are one.
     pub async fn instance(
         &self,
         tenant: &TenantHandle,
@@ -191,7 +174,6 @@ impl SqliteStore {
         load::instance(&self.readers.clients, tenant, id).await
     }
 
-    /// As [`Self::load`], one instance, within a tenant.
     pub async fn load_one(
         &self,
         tenant: &TenantHandle,
@@ -200,7 +182,6 @@ impl SqliteStore {
         load::load_one(&self.readers.clients, tenant, id).await
     }
 
-    /// Turns after `after` (None = from the first), rising.
     pub async fn turns(
         &self,
         tenant: &TenantHandle,
@@ -211,7 +192,6 @@ impl SqliteStore {
         load::turns(&self.readers.clients, tenant, id, after, limit).await
     }
 
-    /// Newest first by (created_at, id).
     pub async fn list_instances(
         &self,
         tenant: &TenantHandle,
@@ -222,7 +202,6 @@ impl SqliteStore {
         list::list(&self.readers.clients, tenant, filter, after, limit).await
     }
 
-    /// Stores a document under its version, or the next one. `None`: the tenant's fence is not ours.
     pub async fn publish(
         &self,
         tenant: &TenantHandle,
@@ -231,7 +210,6 @@ impl SqliteStore {
         self.writer.write(Publish { tenant: tenant.clone(), new }).await
     }
 
-    /// One version by its id. Foreign and missing are one.
     pub async fn sequence(
         &self,
         tenant: &TenantHandle,
@@ -240,7 +218,6 @@ impl SqliteStore {
         sequence::by_id(&self.readers.clients, tenant, id).await
     }
 
-    /// A named version, or the newest that is not deprecated.
     pub async fn sequence_named(
         &self,
         tenant: &TenantHandle,
@@ -251,7 +228,6 @@ impl SqliteStore {
         sequence::named(&self.readers.clients, tenant, namespace, name, version).await
     }
 
-    /// By (namespace, name, version descending), without documents and without deprecated ones.
     pub async fn list_sequences(
         &self,
         tenant: &TenantHandle,
@@ -262,29 +238,20 @@ impl SqliteStore {
         sequence::list(&self.readers.clients, tenant, namespace, after, limit).await
     }
 
-    /// Opens, drains or seals a tenant here. The placement epoch only rises; the same epoch may change the mode.
-    /// `false`: a higher epoch is stored.
     pub async fn set_fence(&self, fence: Fence) -> Result<bool, StoreError> {
         self.writer.write(fence).await
     }
 
-    /// All fences, by tenant.
     pub async fn fences(&self, after: Option<TenantId>, limit: u32) -> Result<Vec<Fence>, StoreError> {
         fence::list(&self.readers.clients, after, limit).await
     }
 
-    /// What has been done so far.
+    /// Nothing yet: the file is checkpointed as it is written.
+    pub async fn maintain(&self, _now: Millis) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     pub fn counters(&self) -> Counters {
         self.counts.read()
     }
-}
-
-/// What the store has done since it was opened; for `orch8 bench` and metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    pub transactions: u64,
-    pub statements: u64,
-    pub turns: u64,
-    /// Writes refused by a fence.
-    pub fenced: u64,
 }

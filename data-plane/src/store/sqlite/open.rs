@@ -16,10 +16,10 @@ use super::{
     SqliteStore,
     checkpoint::{AUTO_PAGES, Checkpoints, WAL_BYTES_KEPT},
     migrate::migrate,
-    session::{Counts, Readers, database},
+    session::{Readers, database},
     writer::Writer,
 };
-use crate::store::StoreError;
+use crate::store::{StoreError, counts::Counts};
 
 /// How long a statement waits for a lock that some tool holds on the file.
 pub(super) const BUSY_MS: u32 = 5_000;

@@ -10,7 +10,10 @@ use super::{
     session::{Args, Reader, Session},
     writer::Write,
 };
-use crate::store::{NewSequence, SequencePublished, SequenceRow, StoreError, TenantHandle};
+use crate::store::{
+    NewSequence, SequencePublished, SequenceRow, StoreError, TenantHandle,
+    pages::{Range, ranges},
+};
 
 /// The newest version, hidden or not: numbers are never used twice.
 pub(super) const HIGHEST: &str = "SELECT id, version, sha256 FROM sequences
@@ -172,35 +175,30 @@ pub(super) async fn named(
     reader.row("read of a sequence", sql, args).await?.as_ref().map(sequence_row).transpose()
 }
 
-/// Three ranges of one index, one after the other, until the page is full.
 pub(super) async fn list(
     reader: &Reader,
     tenant: &TenantHandle,
-    namespace: Option<&Namespace>,
+    only: Option<&Namespace>,
     after: Option<(Namespace, SequenceName, i32)>,
     limit: u32,
 ) -> Result<Vec<SequenceRow>, StoreError> {
-    let after = after.filter(|(last, _, _)| namespace.is_none_or(|only| only <= last));
     let mut page: Vec<SequenceRow> = Vec::new();
-    let (mut ranges, start) = (Vec::new(), handle_args(tenant));
-    match (&after, namespace) {
-        (Some((last, _, _)), Some(only)) if last > only => return Ok(page),
-        (Some((last, name, version)), only) => {
-            let same = || handle_args(tenant).text(last.as_str()).text(name.as_str());
-            ranges.push((LIST_SAME_NAME, same().int(*version)));
-            ranges.push((LIST_NAMESPACE, same()));
-            if only.is_none() {
-                ranges.push((LIST_BEYOND, start.text(last.as_str())));
-            }
-        }
-        (None, Some(only)) => ranges.push((LIST_NAMESPACE, start.text(only.as_str()).text(""))),
-        (None, None) => ranges.push((LIST_BEYOND, start.text(""))),
-    }
-    for (sql, args) in ranges {
+    for range in ranges(only, after) {
         let left = (limit as usize).saturating_sub(page.len());
         if left == 0 {
             break;
         }
+        let args = handle_args(tenant);
+        let (sql, args) = match &range {
+            Range::SameName(space, name, version) => {
+                (LIST_SAME_NAME, args.text(space.as_str()).text(name.as_str()).int(*version))
+            }
+            Range::Namespace(space, name) => {
+                let name = name.as_ref().map_or("", SequenceName::as_str);
+                (LIST_NAMESPACE, args.text(space.as_str()).text(name))
+            }
+            Range::Beyond(space) => (LIST_BEYOND, args.text(space.as_ref().map_or("", Namespace::as_str))),
+        };
         for row in &reader.rows("list of sequences", sql, args.int(left as i64)).await? {
             page.push(sequence_row(row)?);
         }

@@ -2,13 +2,7 @@
 //!
 //! This room knows statements and arguments, no operation.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures::TryStreamExt as _;
 use sqlx::{
@@ -16,32 +10,8 @@ use sqlx::{
     sqlite::{SqliteArguments, SqliteConnectOptions, SqlitePoolOptions, SqliteRow},
 };
 
-use super::{Counters, batch::Batch};
-use crate::store::StoreError;
-
-/// What has been done since the file was opened.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub transactions: AtomicU64,
-    pub statements: AtomicU64,
-    pub turns: AtomicU64,
-    pub fenced: AtomicU64,
-}
-
-impl Counts {
-    pub fn add(counter: &AtomicU64, n: usize) {
-        counter.fetch_add(n as u64, Relaxed);
-    }
-
-    pub fn read(&self) -> Counters {
-        Counters {
-            transactions: self.transactions.load(Relaxed),
-            statements: self.statements.load(Relaxed),
-            turns: self.turns.load(Relaxed),
-            fenced: self.fenced.load(Relaxed),
-        }
-    }
-}
+use super::batch::Batch;
+use crate::store::{StoreError, counts::Counts};
 
 /// Arguments of a statement, in the order of its question marks.
 #[derive(Debug, Default)]

@@ -1,20 +1,15 @@
 //! Starts, all or nothing. A key starts once per tenant, for as long as the instance's row exists.
 
-use std::collections::HashMap;
-
 use orch8_engine::Status;
 use orch8_model::{IdempotencyKey, InstanceId};
 use orch8_seal::{Digest, shard_of};
 
-use super::{
-    SqliteStore,
-    batch::Batch,
-    fence,
-    fields::{Fields, status_code},
-    session::Session,
-    writer::Write,
+use super::{SqliteStore, batch::Batch, fence, fields::Fields, session::Session, writer::Write};
+use crate::store::{
+    Start, Started, StoreError, TenantHandle,
+    codes::status_code,
+    judge::starts::{Known, Open, keys, new},
 };
-use crate::store::{Start, Started, StoreError, TenantHandle};
 
 pub(super) static KNOWN: Batch = Batch::new(include_str!("sql/start_known.sql"));
 pub(super) static INSTANCE: Batch = Batch::new(include_str!("sql/start_instance.sql"));
@@ -58,56 +53,15 @@ impl Starts {
     }
 }
 
-/// Starts of a tenant that may write.
-struct Open<'a> {
-    tenant_no: i64,
-    starts: &'a [Start],
-}
-
-/// Who holds a tenant's key, and for which body.
-type Known<'a> = HashMap<(i64, &'a IdempotencyKey), (Digest, InstanceId)>;
-
-impl<'a> Open<'a> {
-    /// Judges in order: the second use of a key meets the first. A batch that is refused uses none.
-    fn judge(&self, known: &mut Known<'a>) -> Vec<Started> {
-        let mut used: Known<'a> = HashMap::new();
-        let answers: Vec<Started> =
-            self.starts.iter().map(|start| self.judge_one(start, known, &mut used)).collect();
-        if !refused(&answers) {
-            known.extend(used);
-        }
-        answers
-    }
-
-    fn judge_one(&self, start: &'a Start, known: &Known<'a>, used: &mut Known<'a>) -> Started {
-        let instance = start.birth.instance;
-        let Some((key, body)) = &start.once else { return Started::New(instance) };
-        let key = (self.tenant_no, key);
-        match known.get(&key).or_else(|| used.get(&key)) {
-            None => {
-                used.insert(key, (*body, instance));
-                Started::New(instance)
-            }
-            Some((same, holder)) if same == body => Started::Deduplicated(*holder),
-            Some((_, holder)) => Started::Mismatch(*holder),
-        }
-    }
-}
-
 /// Keys that were used before.
 async fn known<'a>(open: &[Open<'a>], session: &mut Session<'_>) -> Result<Known<'a>, StoreError> {
-    let keys: Vec<(i64, &IdempotencyKey)> = open
-        .iter()
-        .flat_map(|open| {
-            open.starts.iter().filter_map(|start| Some((open.tenant_no, &start.once.as_ref()?.0)))
-        })
-        .collect();
+    let keys = keys(open);
     let rows = session
         .batch_rows(&KNOWN, &keys, |args, n, (tenant_no, key)| {
             args.int(n as i64).int(*tenant_no).blob(key.as_str().as_bytes())
         })
         .await?;
-    let mut known = HashMap::new();
+    let mut known = Known::new();
     for row in &rows {
         let f = Fields::of("once", row);
         let key = f.noun("key", keys.get(f.narrow::<usize>(0, "n")?).copied())?;
@@ -115,22 +69,6 @@ async fn known<'a>(open: &[Open<'a>], session: &mut Session<'_>) -> Result<Known
         known.insert(key, (body, f.instance(2, "instance_id")?));
     }
     Ok(known)
-}
-
-/// All or nothing.
-fn refused(answers: &[Started]) -> bool {
-    answers.iter().any(|answer| matches!(answer, Started::Mismatch(_)))
-}
-
-/// What has to be stored: new ones of batches that are not refused.
-fn new<'a>(open: &[Open<'a>], judged: &[Vec<Started>]) -> Vec<(i64, &'a Start)> {
-    let accepted = open.iter().zip(judged).filter(|(_, answers)| !refused(answers));
-    accepted
-        .flat_map(|(open, answers)| {
-            let new = open.starts.iter().zip(answers).filter(|(_, answer)| matches!(answer, Started::New(_)));
-            new.map(|(start, _)| (open.tenant_no, start))
-        })
-        .collect()
 }
 
 async fn store(new: &[(i64, &Start)], session: &mut Session<'_>) -> Result<(), StoreError> {

@@ -16,9 +16,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     checkpoint::Checkpoints,
     open::FileLock,
-    session::{Counts, Session, database},
+    session::{Session, database},
 };
-use crate::store::StoreError;
+use crate::store::{StoreError, counts::Counts};
 
 /// One write operation. It may run twice, so it only borrows what it was given: when a group fails, each of its
 /// operations runs again alone, and only the guilty one fails.

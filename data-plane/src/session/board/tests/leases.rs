@@ -289,3 +289,30 @@ fn a_result_that_could_not_be_judged_keeps_its_lease() {
     assert_eq!(table.place(task), None);
     assert_eq!(table.board.census().in_flight, 0);
 }
+
+#[test]
+fn a_node_without_shards_lets_nobody_in_and_forgets_what_was_there() {
+    let mut table = Table::new(SessionConfig::default());
+    let worker = table.worker("acme", "w", &["h"]);
+    table.credit(worker, "h", 1, 0);
+    let (sent, queued) = (table.offer("acme", "h", PLAIN), table.offer("acme", "h", PLAIN));
+    table.dispatched(worker);
+    table.board.stand_by(table.now);
+    let ended = table.lines[&worker].ended().cloned().flatten().expect("a reason");
+    assert_eq!(ended.reason, Reason::ShardMoving);
+    assert!(ended.retry_after.is_some());
+    assert_eq!((table.place(sent), table.place(queued)), (None, None));
+    assert_eq!(table.board.census(), Census::default());
+    assert_eq!(table.lost(), [], "the owners they were for are gone");
+    let refused = table.hello("acme", &greeting("w", "nonce", &["h"])).expect_err("nobody");
+    assert_eq!(refused.reason, Reason::ShardMoving);
+    assert_eq!(table.try_offer("acme", "h", PLAIN).1, Admission::Draining);
+
+    table.board.stand_up();
+    table.worker("acme", "w", &["h"]);
+    table.board.go_away(secs(1), "bye");
+    table.board.stand_by(table.now);
+    table.board.stand_up();
+    let refused = table.hello("acme", &greeting("w", "nonce", &["h"])).expect_err("nobody");
+    assert_eq!(refused.reason, Reason::Draining, "a process that leaves stays left");
+}

@@ -1,14 +1,15 @@
-//! Which turns of a batch may be written. Pure: facts in, answers out.
+//! Which turns of a batch may be written.
 
 use std::collections::{HashMap, HashSet};
 
-use orch8_model::{InstanceId, Shard};
+use orch8_engine::Status;
+use orch8_model::{InstanceId, Millis, Shard};
 
 use crate::store::{TurnAnswer, TurnWrite};
 
 /// What the database says about one turn that was not appended straight away, after those that were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(in crate::store) struct Facts {
     /// The instance belongs to the shard that the turn names.
     pub ours: bool,
     /// The instance is the turn's tenant's, and that tenant's fence lets the turn's placement write.
@@ -21,7 +22,7 @@ pub(super) struct Facts {
 
 /// Everything a batch is judged by.
 #[derive(Debug, Default)]
-pub(super) struct Evidence {
+pub(in crate::store) struct Evidence {
     /// Shards whose lease is held.
     pub shards: HashSet<Shard>,
     /// Turns that nothing stood against: they are in the journal. By index.
@@ -34,7 +35,7 @@ pub(super) struct Evidence {
 
 /// A judged turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Judged {
+pub(in crate::store) struct Judged {
     pub answer: TurnAnswer,
     /// Still has to go into the journal.
     pub append: bool,
@@ -43,7 +44,7 @@ pub(super) struct Judged {
 }
 
 /// Judges in order: a turn sees what the turns before it in the batch did.
-pub(super) fn judge(turns: &[TurnWrite], evidence: &Evidence) -> Vec<Judged> {
+pub(in crate::store) fn judge(turns: &[TurnWrite], evidence: &Evidence) -> Vec<Judged> {
     let mut earlier: HashMap<InstanceId, Earlier> = HashMap::new();
     let mut judged = Vec::with_capacity(turns.len());
     for (n, turn) in turns.iter().enumerate() {
@@ -92,6 +93,48 @@ fn one(turn: &TurnWrite, facts: &Facts, evidence: &Evidence, before: Option<&Ear
         return refuse(TurnAnswer::HasMail);
     }
     Judged { answer: TurnAnswer::Done, append: true, was_cold: !facts.hot && before.is_none() }
+}
+
+/// A turn that will be written.
+pub(in crate::store) struct Accepted<'a> {
+    pub turn: &'a TurnWrite,
+    pub judged: &'a Judged,
+}
+
+/// The turns that will be written, in their order.
+pub(in crate::store) fn accepted<'a>(turns: &'a [TurnWrite], judged: &'a [Judged]) -> Vec<Accepted<'a>> {
+    let both = turns.iter().zip(judged).filter(|(_, judged)| judged.answer == TurnAnswer::Done);
+    both.map(|(turn, judged)| Accepted { turn, judged }).collect()
+}
+
+/// What the instance row has to say after the batch.
+pub(in crate::store) struct Change {
+    pub instance: InstanceId,
+    pub status: Option<Status>,
+    pub closed_at: Option<Millis>,
+}
+
+/// One change per instance whose row says something else than it should: a row can only be updated once by a statement.
+pub(in crate::store) fn changes(turns: &[Accepted<'_>]) -> Vec<Change> {
+    let mut changes: Vec<Change> = Vec::new();
+    let mut at: HashMap<InstanceId, usize> = HashMap::new();
+    for Accepted { turn, judged } in turns {
+        if turn.status.is_none() && turn.closing.is_none() && !judged.was_cold {
+            continue;
+        }
+        let at = *at.entry(turn.instance).or_insert(changes.len());
+        if at == changes.len() {
+            changes.push(Change { instance: turn.instance, status: None, closed_at: None });
+        }
+        changes[at].status = turn.status.or(changes[at].status);
+        changes[at].closed_at = turn.closing.as_ref().map(|closing| closing.closed_at);
+    }
+    changes
+}
+
+/// A number that only rises, as stored; −1, which is never stored, when no column holds it.
+pub(in crate::store) fn stored(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(-1)
 }
 
 #[cfg(test)]
