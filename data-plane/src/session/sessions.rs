@@ -142,6 +142,11 @@ impl Sessions {
         self.with(Board::stand_by);
     }
 
+    /// The shard is another owner's: what was not sent yet is not sent.
+    pub fn forget(&self, shard: Shard) {
+        self.with(|board, _| board.forget(shard));
+    }
+
     /// This node owns shards of the store: sessions may open.
     pub fn stand_up(&self) {
         self.with(|board, _| board.stand_up());

@@ -154,6 +154,7 @@ impl StoreRoom {
         if tenures.get(&lease.shard).is_some_and(|tenure| tenure.epoch == lease.epoch) {
             tenures.remove(&lease.shard);
             self.mailboxes.close(lease.shard);
+            self.sessions.forget(lease.shard);
             tracing::info!(store = %self.name, shard.id = %lease.shard, lease.epoch = %lease.epoch, "shard given up");
         }
         if tenures.is_empty() {

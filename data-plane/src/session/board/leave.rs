@@ -11,10 +11,10 @@
 use std::time::{Duration, Instant};
 
 use orch8_engine::HowLost;
-use orch8_model::{Fault, Reason};
+use orch8_model::{Fault, Reason, Shard};
 
 use super::{
-    Board, Door, Due, Place, SessionKey,
+    Board, Door, Due, Entry, Place, SessionKey,
     session::{Outbox, Phase, Session},
 };
 use crate::session::{SessionConfig, TaskRef};
@@ -81,6 +81,20 @@ impl Board {
         }
         // The owners these were for are gone.
         self.posts.clear();
+    }
+
+    /// The shard is another owner's: what was not sent yet is not sent.
+    pub fn forget(&mut self, shard: Shard) {
+        let unsent = |entry: &Entry| match entry.place {
+            Place::Queued | Place::Batched(..) => entry.shard == shard,
+            Place::Sent(_) | Place::Acked(_) | Place::Reported(_) => false,
+        };
+        let tasks: Vec<TaskRef> =
+            self.tasks.iter().filter(|(_, entry)| unsent(entry)).map(|(task, _)| *task).collect();
+        for task in tasks {
+            self.remove(task);
+        }
+        self.pump();
     }
 
     /// This node owns shards of the store.

@@ -68,7 +68,8 @@ pub(super) struct Board {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Door {
     Open,
-    /// This node owns no shard of the store: its workers belong with the node that does.
+    /// This node owns no shard of the store: its workers belong with the node that does. Owners that are just coming
+    /// may offer already.
     StandingBy,
     /// This process is ending.
     Leaving,
@@ -186,7 +187,7 @@ impl Board {
 
     /// Queues a task. The same delivery twice is queued once. [`Self::pump`] once all are offered.
     pub fn offer(&mut self, task: Prepared, now: Instant) -> Admission {
-        if self.door != Door::Open {
+        if self.door == Door::Leaving {
             return Admission::Draining;
         }
         if self.tasks.contains_key(&task.reference) {

@@ -306,10 +306,23 @@ fn a_node_without_shards_lets_nobody_in_and_forgets_what_was_there() {
     assert_eq!(table.lost(), [], "the owners they were for are gone");
     let refused = table.hello("acme", &greeting("w", "nonce", &["h"])).expect_err("nobody");
     assert_eq!(refused.reason, Reason::ShardMoving);
-    assert_eq!(table.try_offer("acme", "h", PLAIN).1, Admission::Draining);
 
+    let early = table.offer("acme", "h", PLAIN);
     table.board.stand_up();
-    table.worker("acme", "w", &["h"]);
+    let worker = table.worker("acme", "w", &["h"]);
+    table.credit(worker, "h", 1, 0);
+    assert_eq!(
+        table.dispatched(worker),
+        [1],
+        "what a new owner offered before workers were let in is not lost"
+    );
+    assert!(matches!(table.place(early), Some(Place::Sent(_))));
+    let queued = table.offer("acme", "h", PLAIN);
+    table.board.forget(Shard(1));
+    assert_eq!(table.place(queued), Some(Place::Queued));
+    table.board.forget(Shard(0));
+    assert_eq!(table.place(queued), None, "another owner sends it");
+    assert!(matches!(table.place(early), Some(Place::Sent(_))));
     table.board.go_away(secs(1), "bye");
     table.board.stand_by(table.now);
     table.board.stand_up();
