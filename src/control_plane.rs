@@ -103,27 +103,25 @@ async fn migrate(flags: &SettingFlags, screen: Screen) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// The secret goes to standard output and nowhere else.
 async fn init(flags: &SettingFlags, screen: Screen) -> anyhow::Result<Exit> {
     let (sources, problems) = Sources::from_process(flags);
     let database = ControlPlaneConfig::read_database(&sources, problems).map_err(CliError::from)?;
     let plane = ControlPlane::open(&database).await?;
     let made = plane.init_operator_key().await;
     plane.close().await;
-    let secret = made.map_err(|why| match why {
+    let secret = made.map_err(|error| match error {
         InitError::Done { .. } => {
-            anyhow::Error::from(CliError::new(Exit::Refused, "ALREADY_EXISTS", why.to_string()))
+            anyhow::Error::from(CliError::new(Exit::Refused, "ALREADY_EXISTS", error.to_string()))
         }
-        InitError::NoRandomness | InitError::Store(_) => why.into(),
+        InitError::NoRandomness | InitError::Store(_) => error.into(),
     })?;
     screen.show(
         |paint| {
-            format!(
-                "{} the first operator key, shown here and never again:\n\n  {}\n\nnext: start the control plane, then, with ORCH8_KEY set to it: orch8 tenant create NAME",
-                paint.green("✓"),
-                secret.reveal()
-            )
+            let note = "shown this once: keep it where only operators read";
+            format!("{}\n{}", secret.reveal(), paint.dim(note))
         },
-        || json!({ "secret": secret.reveal() }),
+        || json!({ "secret": secret.reveal(), "roles": ["operator", "placement-admin"] }),
     )?;
     Ok(Exit::Ok)
 }

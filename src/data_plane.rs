@@ -60,7 +60,7 @@ enum DataPlaneCommand {
     /// Serve until SIGTERM; the same as no subcommand.
     #[command(after_help = "Example:\n  orch8 data-plane serve --config node.toml")]
     Serve(DataPlaneFlags),
-    /// Make or upgrade the tables of its stores, and end.
+    /// Make or upgrade the tables of its stores, and end. Serving does so too, if it may.
     #[command(after_help = "Example:\n  orch8 data-plane migrate --config node.toml")]
     Migrate(DataPlaneFlags),
 }

@@ -170,7 +170,7 @@ fn judge(code: Code) -> (Exit, &'static str, Option<&'static str>) {
         Code::Unimplemented => (
             Exit::Refused,
             "UNIMPLEMENTED",
-            Some("the server is older than this command; compare `orch8 --version`"),
+            Some("or the server is older than this command; compare `orch8 --version`"),
         ),
         Code::Ok | Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => {
             (Exit::Failed, "INTERNAL", None)

@@ -64,6 +64,14 @@ pub fn unknown_method() -> Status {
     Status::new(Code::Unimplemented, "unknown method")
 }
 
+/// One of ours, but of the other kind of process.
+pub fn not_served_here() -> Status {
+    Status::new(
+        Code::Unimplemented,
+        "not served here: tenants, keys, placements and the fleet are the control plane's, the rest the data planes'",
+    )
+}
+
 /// The status that an answer carries in its headers; `None` when it has a body to read first.
 pub fn read(headers: &http::HeaderMap) -> Option<Status> {
     Status::from_header_map(headers)

@@ -205,6 +205,19 @@ async fn an_old_connection_is_asked_to_move_on_and_calls_go_on_over_a_new_one() 
 }
 
 #[tokio::test]
+async fn a_stream_on_an_old_connection_is_ended_and_begins_anew_at_once() {
+    let house = House::open(None, Duration::from_millis(300)).await;
+    let mut client = house.connect("http", ClientTls::default()).await.expect("connects");
+    for _ in 0..3 {
+        let mut watch = client.watch(keyed(v1::WatchRequest::default())).await.expect("opens").into_inner();
+        let last = timeout(SOON, watch.message()).await.expect("an end");
+        let last = Failure::from(last.expect_err("with a status"));
+        assert_eq!(last.known(), Some(Reason::Draining));
+        assert!(last.retry_after.is_some_and(|after| after < Duration::from_millis(100)), "{last:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_call_that_one_server_cannot_take_goes_to_the_next() {
     let (leaving, gone, good) =
         (House::open(None, ALWAYS).await, House::open(None, ALWAYS).await, House::open(None, ALWAYS).await);

@@ -104,10 +104,8 @@ impl Sources {
     /// What wins for one of some keys that exclude each other, with the index of the key. More than one in the winning
     /// source is an error: the names of both.
     pub fn find(&self, paths: &[&str]) -> Result<Option<(usize, Given)>, (String, String)> {
-        let layers: [&dyn Fn(&str) -> Option<Given>; 3] =
-            [&|path| self.in_flags(path), &|path| self.in_environment(path), &|path| self.in_file(path)];
-        for layer in layers {
-            let mut found = paths.iter().enumerate().filter_map(|(n, path)| Some((n, layer(path)?)));
+        for layer in [Self::in_flags, Self::in_environment, Self::in_file] {
+            let mut found = paths.iter().enumerate().filter_map(|(n, path)| Some((n, layer(self, path)?)));
             match (found.next(), found.next()) {
                 (Some((_, one)), Some((_, two))) => return Err((one.name, two.name)),
                 (Some(one), None) => return Ok(Some(one)),

@@ -26,7 +26,10 @@ async fn a_join_over_six_thousand_branches_is_exact() {
         let rows = client.outputs(&id).await;
         let joined = rows.iter().find(|(block, ..)| block == "each").expect("the join has a row");
         assert_eq!(joined.2["results"], json!(items), "results stand in item order");
-        assert_eq!(worker.runs() - before, size);
+        let accepted = rows.iter().filter(|(block, ..)| block == "one").count();
+        assert_eq!(accepted as u64, size, "one accepted result for each item");
+        // A machine that holds a worker up for longer than an acknowledgement may take costs a run, never a result.
+        assert!(worker.runs() - before >= size);
     }
 }
 

@@ -38,7 +38,8 @@ const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
 /// A dead peer is noticed after this and [`PING_ANSWER_WITHIN`].
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// From being asked to move on until what is still open is ended: calls are done by then, streams are begun anew.
+/// From being asked to move on until what is still open is ended, or its age once more where that is less: calls are done
+/// by then, streams are begun anew.
 const MOVE_WITHIN: Duration = Duration::from_secs(30);
 /// Between ending the open answers and cutting the socket: time for the last frames to leave.
 pub(super) const LAST_FRAMES: Duration = Duration::from_millis(250);
@@ -50,6 +51,8 @@ pub(crate) struct Peer {
     pub certificate: Option<Digest>,
     /// The process's ends, the connection's own age among them.
     pub phases: Phases,
+    /// The process's end alone: while it is not near, what ends here may begin anew here.
+    pub process_leaving: CancellationToken,
 }
 
 /// What every connection of a listener shares.
@@ -97,7 +100,8 @@ impl Manner {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let own = Phases { leaving: self.phases.leaving.child_token(), late: self.phases.late.child_token() };
-        let peer = Arc::new(Peer { certificate, phases: own.clone() });
+        let process_leaving = self.phases.leaving.clone();
+        let peer = Arc::new(Peer { certificate, phases: own.clone(), process_leaving });
         let service = self.edge.layer(self.routes).map_request(move |request: Request<Incoming>| {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(Arc::clone(&peer));
@@ -136,7 +140,7 @@ impl Manner {
 async fn ended_from_here(own: &Phases, age: Duration) {
     sleep(age).await;
     own.leaving.cancel();
-    sleep(MOVE_WITHIN).await;
+    sleep(MOVE_WITHIN.min(age)).await;
     own.late.cancel();
     sleep(LAST_FRAMES).await;
 }

@@ -17,7 +17,6 @@ use http::{HeaderMap, Request, Response};
 use http_body::{Frame, SizeHint};
 use orch8_model::{Fault, Reason};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, body::Body};
 use tower::Service;
 use tracing::{Instrument, Span, field::Empty};
@@ -27,6 +26,8 @@ use crate::{identity::access, status};
 
 /// The longest deadline that is told apart from none: a day.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// When whoever has to move on may be back.
+const AT_ONCE: Duration = Duration::from_millis(20);
 
 /// The service described above.
 #[derive(Clone, Debug)]
@@ -58,9 +59,16 @@ where
         let fresh = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, fresh);
         let (span, method) = span(request.uri().path());
-        let phases =
-            request.extensions().get::<Arc<Peer>>().map(|peer| peer.phases.clone()).unwrap_or_default();
-        let end = if access::is_open(request.uri().path()) { phases.leaving } else { phases.late };
+        let Peer { phases, process_leaving, .. } =
+            request.extensions().get::<Arc<Peer>>().map(|peer| Peer::clone(peer)).unwrap_or_default();
+        let end = match access::is_open(request.uri().path()) {
+            true => phases.leaving,
+            false => phases.late,
+        };
+        let end = async move {
+            end.cancelled().await;
+            status::of(if process_leaving.is_cancelled() { draining() } else { too_old() })
+        };
         async move { Ok(answer(inner, request, method, end).await) }.instrument(span).boxed()
     }
 }
@@ -69,7 +77,7 @@ async fn answer<S>(
     mut inner: S,
     request: Request<Body>,
     method: &'static str,
-    end: CancellationToken,
+    end: impl Future<Output = Status> + Send + 'static,
 ) -> Response<Body>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Send,
@@ -146,8 +154,13 @@ fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Fault> {
 /// What tonic says about a request that it could not read, in our words: a bad request is never `INTERNAL`. Answers of
 /// our handlers carry details and pass.
 fn recast(response: Response<Body>) -> Response<Body> {
-    match status::read(response.headers()).and_then(|said| status::of_transport(&said)) {
+    let Some(said) = status::read(response.headers()) else { return response };
+    match status::of_transport(&said) {
         Some(ours) => ours.into_http(),
+        // No handler of ours says so without a word: the guard knows the method, and nobody here serves it.
+        None if said.code() == Code::Unimplemented && said.message().is_empty() => {
+            status::not_served_here().into_http()
+        }
         None => response,
     }
 }
@@ -159,23 +172,30 @@ struct Ending {
 }
 
 impl Ending {
-    fn new(body: Body, stop: CancellationToken, deadline: Option<Instant>) -> Self {
+    fn new(
+        body: Body,
+        stop: impl Future<Output = Status> + Send + 'static,
+        deadline: Option<Instant>,
+    ) -> Self {
         let end = async move {
-            let draining =
-                || status::of(Fault::new(Reason::Draining, "this process is leaving; ask another one"));
             match deadline {
                 Some(at) => tokio::select! {
-                    () = stop.cancelled() => draining(),
+                    last = stop => last,
                     () = tokio::time::sleep_until(at) => status::deadline_exceeded(),
                 },
-                None => {
-                    stop.cancelled().await;
-                    draining()
-                }
+                None => stop.await,
             }
         };
         Self { body: Some(body), end: Box::pin(end) }
     }
+}
+
+fn draining() -> Fault {
+    Fault::new(Reason::Draining, "this process is leaving; ask another one")
+}
+
+fn too_old() -> Fault {
+    Fault::new(Reason::Draining, "this connection has become old; connect again").retry_after(AT_ONCE)
 }
 
 impl http_body::Body for Ending {
