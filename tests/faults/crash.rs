@@ -172,7 +172,7 @@ impl Said {
         for id in waiting {
             self.answer(client, &id).await;
         }
-        if round % 7 == 0
+        if round.is_multiple_of(7)
             && let Some(id) = self.started.last().cloned()
         {
             let request = v1::CancelInstanceRequest { instance_id: id.clone(), ..Default::default() };

@@ -6,9 +6,12 @@ use std::{
 };
 
 use orch8_proto::{
-    client::{Code, Failure},
+    client::{Channels, Code, Failure},
     tls::{Authorities, ClientTls, Identity, fingerprint},
-    v1::{self, CreateKeyRequest, RevokeKeyRequest, WatchRequest, WhoAmIRequest},
+    v1::{
+        self, CreateKeyRequest, RevokeKeyRequest, WatchRequest, WhoAmIRequest,
+        tenant_service_client::TenantServiceClient,
+    },
 };
 use tokio::time::timeout;
 
@@ -57,40 +60,63 @@ async fn the_command_believes_a_server_of_the_authority_it_was_given_and_no_othe
 }
 
 #[tokio::test]
-async fn a_data_plane_follows_its_control_plane_over_tls_and_serves_with_tls() {
+async fn a_data_plane_follows_its_control_plane_over_tls_with_a_key_or_a_certificate() {
     let ours = Authority::new("ours");
     let control = server(&ours).await;
-    let Files { certificate, key } = ours.issue("localhost");
-    let settings = [
-        format!("control_plane={}", control.named()),
-        format!("control_plane_tls.ca={}", ours.ca()),
-        format!("tls.certificate={certificate}"),
-        format!("tls.key={key}"),
-        format!("key={NODE}"),
-    ];
-    let args: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting.as_str()]).collect();
-    let data = Server::start_data_plane(&args).await;
-    assert!(data.address.starts_with("https://"), "{}", data.address);
+    let mut admin = control.tenants(trusting(&ours, None)).await;
+    let node = ours.issue("node-1");
+    let shown = fingerprint(&std::fs::read(&node.certificate).expect("a file")).expect("a certificate");
+    let request = CreateKeyRequest {
+        roles: vec![v1::Role::Node.into()],
+        certificate_sha256: shown.0.to_vec().into(),
+        ..Default::default()
+    };
+    admin.create_key(keyed(ADMIN, request)).await.expect("registered");
 
+    let by_key = vec![format!("key={NODE}")];
+    let by_certificate = vec![
+        format!("control_plane_tls.certificate={}", node.certificate),
+        format!("control_plane_tls.key={}", node.key),
+    ];
+    let Files { certificate, key } = ours.issue("localhost");
+    for identity in [by_key, by_certificate] {
+        let settings = [
+            format!("control_plane={}", control.named()),
+            format!("control_plane_tls.ca={}", ours.ca()),
+            format!("tls.certificate={certificate}"),
+            format!("tls.key={key}"),
+        ];
+        let settings = settings.iter().chain(&identity);
+        let args: Vec<&str> = settings.flat_map(|setting| ["--set", setting.as_str()]).collect();
+        let data = Server::start_data_plane(&args).await;
+        assert!(data.address.starts_with("https://"), "{}", data.address);
+        publisher_is_let_in(&data, &ours, &publisher(&mut admin).await).await;
+    }
+}
+
+/// A new key of the tenant `acme`.
+async fn publisher(admin: &mut TenantServiceClient<Channels>) -> String {
     let request = CreateKeyRequest {
         tenant_id: "acme".into(),
         roles: vec![v1::Role::Publisher.into()],
         ..Default::default()
     };
-    let mut admin = control.tenants(trusting(&ours, None)).await;
-    let made = admin.create_key(keyed(ADMIN, request)).await.expect("made").into_inner();
-    // The data plane hears of the key over its watch.
+    admin.create_key(keyed(ADMIN, request)).await.expect("made").into_inner().secret
+}
+
+/// Once the data plane has heard of the key over its watch.
+async fn publisher_is_let_in(data: &Server, ours: &Authority, key: &str) {
     let began = Instant::now();
     loop {
         let listed = orch8(&["--output", "json", "sequence", "list", "--ca", &ours.ca()])
-            .args(["--address", &data.named(), "--key", &made.secret])
+            .args(["--address", &data.named(), "--key", key])
             .output()
             .expect("runs");
         if listed.status.success() {
-            break;
+            return;
         }
         let said = String::from_utf8_lossy(&listed.stderr).into_owned();
-        assert!(said.contains("UNAUTHENTICATED") || said.contains("CREDENTIAL"), "{said}");
+        assert!(said.contains("CREDENTIAL_INVALID"), "{said}");
         assert!(began.elapsed() < PATIENCE, "the key does not arrive: {said} {}", data.said());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

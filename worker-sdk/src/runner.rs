@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, OptionFuture};
 use orch8_proto::{
-    client::{Code, Failure},
+    client::{Code, Failure, Reason},
     v1,
 };
 use tokio::{sync::mpsc, time::sleep_until};
@@ -31,6 +31,9 @@ use crate::{
 
 /// Results and checkpoints between handlers and the loop, which is never far behind.
 const EVENTS: usize = 1_024;
+
+/// Longest wait while shards find their owner.
+const MOVING_MAX: Duration = Duration::from_secs(1);
 
 /// What a handler tells the loop.
 #[derive(Debug)]
@@ -315,13 +318,17 @@ impl Runner {
     }
 
     /// Short while there are endpoints that were not asked yet: what one of them says about itself, or when it wants to
-    /// be asked again, does not hold for the others.
+    /// be asked again, does not hold for the others. Never long while servers answer that the shards are moving: somebody
+    /// will own them in a moment, and every step waits for its workers then.
     fn next_wait(&mut self, failure: &Failure) -> Duration {
         if self.asked < self.settings.endpoints.len() {
             return self.settings.backoff.clone().next(random());
         }
         self.asked = 0;
-        let wait = self.backoff.next(random());
+        let wait = match failure.known() {
+            Some(Reason::ShardMoving | Reason::Draining) => self.backoff.next(random()).min(MOVING_MAX),
+            Some(_) | None => self.backoff.next(random()),
+        };
         failure.retry_after.map_or(wait, |asked| wait.max(asked.min(Duration::from_secs(30))))
     }
 }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use futures::{FutureExt, Stream, StreamExt, stream, stream::FuturesUnordered};
+use orch8_engine::HowLost;
 use orch8_model::{Fault, Millis, Shard, TenantId, limits::OUTPUT_BYTES_MAX};
 use orch8_proto::{door, v1};
 use prost::Message;
@@ -23,7 +24,7 @@ use uuid::Uuid;
 
 use super::{
     FromSession, SessionConfig, Sessions, TaskRef,
-    board::{Ids, Line, SessionKey},
+    board::{Ids, Line, SessionKey, TakenOver},
     hello::Greeting,
     report::{self, Report},
     task,
@@ -180,11 +181,26 @@ where
         }
         // An owner that stopped, or takes too long, adopts nothing: the worker drops the task.
         let patience = Instant::now() + self.sessions.config().ack;
-        for (verdict, adopted) in asked {
-            let Ok(Ok(Some(ready))) = timeout_at(patience.into(), adopted).await else { continue };
-            let prepared = task::Prepared::new(&ready);
-            if self.sessions.with(|board, now| board.take_over(self.key, prepared, now)) {
-                verdict.set_state(v1::HeldState::Keep);
+        for (verdict, mut adopted) in asked {
+            let answer = match timeout_at(patience.into(), &mut adopted).await {
+                Ok(answer) => answer.ok().flatten(),
+                Err(_) => {
+                    // Closed first: an answer that came in this very moment counts, a later one finds nobody.
+                    adopted.close();
+                    adopted.try_recv().ok().flatten()
+                }
+            };
+            let Some(ready) = answer else { continue };
+            let (prepared, shard) = (task::Prepared::new(&ready), ready.shard);
+            let task = prepared.reference;
+            match self.sessions.with(|board, now| board.take_over(self.key, prepared, now)) {
+                TakenOver::Yes => verdict.set_state(v1::HeldState::Keep),
+                TakenOver::Known => {}
+                TakenOver::SessionGone => {
+                    // And with it the lease that the owner has just handed over.
+                    let lost = FromSession::Lost { task, how: HowLost::LeaseEnded };
+                    tell_owner(&self.sessions, self.key, shard, Post::Session(lost)).await;
+                }
             }
         }
     }

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, error::Error, fmt, time::Duration};
 
-use orch8_model::{FieldProblem, Reason};
+use orch8_model::FieldProblem;
 use tonic::{Status, TimeoutExpired};
 use tonic_types::StatusExt;
 
+pub use orch8_model::Reason;
 pub use tonic::Code;
 
 use crate::status::DOMAIN;

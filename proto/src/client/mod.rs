@@ -7,4 +7,4 @@ mod failure;
 
 pub use address::{ADDRESSES_MAX, Address, AddressProblem};
 pub use channels::{ChannelProblem, Channels, Dial};
-pub use failure::{Code, Failure};
+pub use failure::{Code, Failure, Reason};

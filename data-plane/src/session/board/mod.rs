@@ -36,7 +36,7 @@ use self::{
 };
 use super::{FromSession, SessionConfig, TaskRef, task::Prepared};
 
-pub(super) use self::open::Ids;
+pub(super) use self::open::{Ids, TakenOver};
 pub(super) use self::session::{Line, SessionKey};
 pub use listing::Census;
 

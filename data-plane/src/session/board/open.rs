@@ -22,6 +22,16 @@ use crate::session::{
 
 use super::leave::elsewhere;
 
+/// What became of a delivery that an owner handed to a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::session) enum TakenOver {
+    Yes,
+    /// It is in somebody's hands already.
+    Known,
+    /// Nobody has it now.
+    SessionGone,
+}
+
 /// What a new session is called. Chosen by the caller: nothing here is random.
 pub(in crate::session) struct Ids {
     pub key: SessionKey,
@@ -190,17 +200,19 @@ impl Board {
         true
     }
 
-    /// A delivery that the owner says this worker runs: sent before this node knew of it. `false`: the session is gone.
-    pub fn take_over(&mut self, key: SessionKey, task: Prepared, now: Instant) -> bool {
-        if !self.sessions.get(&key).is_some_and(Session::is_live) || self.tasks.contains_key(&task.reference)
-        {
-            return false;
+    /// A delivery that the owner says this worker runs: sent before this node knew of it.
+    pub fn take_over(&mut self, key: SessionKey, task: Prepared, now: Instant) -> TakenOver {
+        if self.tasks.contains_key(&task.reference) {
+            return TakenOver::Known;
+        }
+        if !self.sessions.get(&key).is_some_and(Session::is_live) {
+            return TakenOver::SessionGone;
         }
         // It has started: schedule-to-start is over.
         let (reference, task) = (task.reference, Prepared { start_within: None, ..task });
         self.enter(task, now);
-        let Some(entry) = self.tasks.get_mut(&reference) else { return false };
-        let Some(session) = self.sessions.get_mut(&key) else { return false };
+        let Some(entry) = self.tasks.get_mut(&reference) else { return TakenOver::SessionGone };
+        let Some(session) = self.sessions.get_mut(&key) else { return TakenOver::SessionGone };
         let holder = Holder { session: key, lane: session.lane_of(entry.queue) };
         entry.wire = None;
         entry.place = Place::Sent(holder);
@@ -211,7 +223,7 @@ impl Board {
         let tenant = entry.tenant.clone();
         self.occupy(&tenant, holder);
         self.acknowledge(reference, now);
-        true
+        TakenOver::Yes
     }
 
     /// The worker says that the stream of this session is gone for it. What it did not name, it does not have:

@@ -249,15 +249,15 @@ impl Owner {
                     Some((instance, _))
                         if self.is_of(instance, &tenant) && self.held.get(&task.task) == Some(&task) =>
                     {
-                        let adopted = self.adopted(instance, task);
-                        if adopted.is_some() {
-                            self.held.remove(&task.task);
-                        }
-                        adopted
+                        self.adopted(instance, task)
                     }
                     Some(_) | None => None,
                 };
-                let _ = answer.send(held);
+                let is_held = held.is_some();
+                // Nobody may be waiting for the answer any more: then it stays held, until its time is over.
+                if answer.send(held).is_ok() && is_held {
+                    self.held.remove(&task.task);
+                }
             }
         }
     }

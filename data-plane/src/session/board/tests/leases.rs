@@ -316,3 +316,25 @@ fn a_node_without_shards_lets_nobody_in_and_forgets_what_was_there() {
     let refused = table.hello("acme", &greeting("w", "nonce", &["h"])).expect_err("nobody");
     assert_eq!(refused.reason, Reason::Draining, "a process that leaves stays left");
 }
+
+#[test]
+fn a_delivery_handed_over_is_in_exactly_one_hand() {
+    let mut table = Table::new(SessionConfig::default());
+    let worker = table.worker("acme", "w", &["h"]);
+    let task = TaskRef {
+        task: TaskId(Uuid::from_u128(7)),
+        attempt: 0,
+        claim_epoch: ClaimEpoch::new(1).expect("small"),
+    };
+    let handed = |table: &mut Table, key| {
+        let task = table.prepared("acme", "h", task, PLAIN);
+        table.board.take_over(key, task, table.now)
+    };
+    assert_eq!(handed(&mut table, SessionKey(999)), TakenOver::SessionGone, "its owner has to hear of it");
+    assert_eq!(handed(&mut table, worker), TakenOver::Yes);
+    assert_eq!(handed(&mut table, worker), TakenOver::Known);
+    table.board.cut(worker, None, table.now);
+    table.pass(SessionConfig::default().grace);
+    assert_eq!(table.lost(), [HowLost::LeaseEnded]);
+    assert_eq!(handed(&mut table, worker), TakenOver::SessionGone);
+}

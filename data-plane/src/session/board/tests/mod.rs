@@ -77,7 +77,14 @@ impl Table {
             attempt: 0,
             claim_epoch: ClaimEpoch::new(1).expect("small"),
         };
-        let task = Prepared {
+        let task = self.prepared(tenant, handler, reference, shape);
+        let admission = self.board.offer(task, self.now);
+        self.board.pump();
+        (reference, admission)
+    }
+
+    fn prepared(&self, tenant: &str, handler: &str, reference: TaskRef, shape: Shape) -> Prepared {
+        Prepared {
             reference,
             tenant: TenantId::parse(tenant).expect("a name"),
             weight: 1,
@@ -89,10 +96,7 @@ impl Table {
             params_bytes: shape.bytes,
             wire_bytes: shape.bytes,
             wire: Box::new(v1::Task { handler: handler.to_owned(), ..v1::Task::default() }),
-        };
-        let admission = self.board.offer(task, self.now);
-        self.board.pump();
-        (reference, admission)
+        }
     }
 
     fn hello(
