@@ -12,6 +12,9 @@ use crate::{
     demo::{DemoArgs, ledger::LedgerArgs, worker::DemoWorkerArgs},
     instance::InstanceArgs,
     lifetime::LogForm,
+    operator::{
+        fleet::FleetArgs, key::KeyArgs, placement::PlacementArgs, store::StoreArgs, tenant::TenantArgs,
+    },
     screen::Mode,
     sequence::SequenceArgs,
     signal::SignalArgs,
@@ -29,10 +32,10 @@ First steps:
 
 Finding the server: --address and --key or --key-file (ORCH8_ADDRESS, ORCH8_KEY, ORCH8_KEY_FILE), for https:// with
 --ca when the machine does not know the authority, or with a client certificate instead of a key; else the file
-connection.json that `orch8 dev` wrote into $ORCH8_DIR, or into .orch8 of this folder or of a parent.
+connection.json that `orch8 dev` wrote into $ORCH8_DIR, or into .orch8 of this folder or of a parent. `tenant`, `key`,
+`store`, `placement` and `fleet` ask the control plane: --control-plane (ORCH8_CONTROL_PLANE), else the same server.
 
-Scripts: --output json prints one JSON document on one line; `instance watch`, `instance list` and `sequence list`
-print one per line. Errors are one line of JSON on standard error then: {\"error\":{reason,message,fields,hint,exit}}.
+Scripts: --output json prints one JSON document on one line; `instance watch` and every `list` print one per line. Errors are one line of JSON on standard error then: {\"error\":{reason,message,fields,hint,exit}}.
 
 Exit codes:
    0  done
@@ -120,6 +123,16 @@ pub enum Command {
     DataPlane(DataPlaneArgs),
     /// Check settings of the two, or print those in force.
     Config(ConfigArgs),
+    /// Make tenants and look at them.
+    Tenant(TenantArgs),
+    /// Make keys, list and revoke them.
+    Key(KeyArgs),
+    /// Make stores known by their names.
+    Store(StoreArgs),
+    /// Say which store holds which tenant.
+    Placement(PlacementArgs),
+    /// Nodes, and who owns which shards.
+    Fleet(FleetArgs),
     /// Check, publish and read workflow definitions.
     Sequence(SequenceArgs),
     /// Start runs and look at them.
@@ -194,6 +207,27 @@ mod tests {
         assert_eq!(missing, Vec::<String>::new());
     }
 
+    /// Clap takes one for the other: what stands there would be read as the flag's value.
+    #[test]
+    fn no_argument_has_the_name_of_a_flag_that_every_command_takes() {
+        fn walk(command: &clap::Command, global: &[&str], taken: &mut Vec<String>) {
+            for sub in command.get_subcommands() {
+                let own = sub.get_arguments().map(|arg| arg.get_id().as_str());
+                taken.extend(
+                    own.filter(|id| global.contains(id)).map(|id| format!("{} {id}", sub.get_name())),
+                );
+                walk(sub, global, taken);
+            }
+        }
+        let cli = Cli::command();
+        let global: Vec<&str> =
+            cli.get_arguments().filter(|arg| arg.is_global_set()).map(|arg| arg.get_id().as_str()).collect();
+        assert!(global.contains(&"key") && global.contains(&"tenant"));
+        let mut taken = Vec::new();
+        walk(&cli, &global, &mut taken);
+        assert_eq!(taken, Vec::<String>::new());
+    }
+
     #[test]
     fn every_exit_code_is_documented() {
         for exit in crate::error::Exit::ALL {
@@ -213,6 +247,15 @@ mod tests {
             "orch8 worker --exec cat",
             "orch8 dev --listen nowhere",
             "orch8 instance wait x --timeout soon",
+            "orch8 tenant create",
+            "orch8 key create",
+            "orch8 key create --role admin",
+            "orch8 key create --role node --expires soon",
+            "orch8 store register main",
+            "orch8 store register main --kind mysql",
+            "orch8 placement set acme",
+            "orch8 placement set acme --store main --epoch -1",
+            "orch8 fleet",
             "orch8 demo --flights 0",
             "orch8 demo --flights 2001",
         ] {

@@ -45,6 +45,8 @@ pub enum Speaks {
     Client,
     /// Pulls steps.
     Worker,
+    /// Everything within the deployment.
+    Operator,
 }
 
 /// Everything the flags and the environment say about the server.
@@ -83,12 +85,26 @@ impl Caller {
     pub fn target(&self, speaks: Speaks) -> anyhow::Result<Target> {
         let dir = std::env::var_os("ORCH8_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
         let found = Connection::find(dir.as_deref(), &std::env::current_dir()?)?;
+        let found = found.map(|(dir, connection)| match speaks {
+            Speaks::Client | Speaks::Worker => (dir, connection),
+            Speaks::Operator => (dir, connection.for_operators()),
+        });
         Ok(resolve(&self.global, found, speaks)?)
     }
 
     /// Connects now, so that an absent server is told as such.
     pub async fn connect(&self) -> anyhow::Result<Server> {
-        let target = self.target(Speaks::Client)?;
+        self.connect_to(self.target(Speaks::Client)?).await
+    }
+
+    /// Connects to a control plane, as an operator: the one that is named, else the server itself.
+    pub async fn connect_to_control_plane(&self, named: Option<&str>) -> anyhow::Result<Server> {
+        let mut global = self.global.clone();
+        global.address = named.map(str::to_owned).or(global.address);
+        self.connect_to(Self::new(global).target(Speaks::Operator)?).await
+    }
+
+    async fn connect_to(&self, target: Target) -> anyhow::Result<Server> {
         let addresses = addresses(&target.address)?;
         let dial = dial(self.tls()?.client()?);
         let channels = Channels::connect(&addresses, &dial, anywhere()).await;
@@ -292,7 +308,14 @@ fn resolve(
     let Some(address) = global.address.clone().or_else(|| found.as_ref().map(|(_, c)| c.address.clone()))
     else {
         return Err(CliError::new(Exit::Unavailable, "NO_SERVER", "no server is known in this folder").hint(
-            "start one with `orch8 dev`, or name one with --address and --key-file (ORCH8_ADDRESS, ORCH8_KEY_FILE)",
+            match speaks {
+                Speaks::Client | Speaks::Worker => {
+                    "start one with `orch8 dev`, or name one with --address and --key-file (ORCH8_ADDRESS, ORCH8_KEY_FILE)"
+                }
+                Speaks::Operator => {
+                    "start one with `orch8 dev`, or name a control plane with --control-plane and --key-file (ORCH8_CONTROL_PLANE, ORCH8_KEY_FILE)"
+                }
+            },
         ));
     };
     // A key from a file goes to the address in that file only: no other server is shown it.
@@ -300,6 +323,7 @@ fn resolve(
     let found_key = found.as_ref().map(|(_, connection)| match speaks {
         Speaks::Client => connection.client_key.clone(),
         Speaks::Worker => connection.worker_key.clone(),
+        Speaks::Operator => connection.operator_key.clone(),
     });
     let key = given_key.or(found_key).filter(|key| !key.reveal().is_empty());
     if key.is_none() && global.client_certificate.is_none() {
@@ -336,6 +360,7 @@ mod tests {
             client_key: key("found-client"),
             worker_key: key("found-worker"),
             operator_key: key("found-operator"),
+            control_plane: None,
             pid: 1,
         };
         Some((PathBuf::from("/x/.orch8"), connection))
@@ -388,6 +413,17 @@ mod tests {
     fn a_worker_speaks_with_the_workers_key() {
         let target = resolve(&flags(None, None), found(HOME), Speaks::Worker).expect("resolves");
         assert_eq!(key_of(&target), "found-worker");
+    }
+
+    #[test]
+    fn an_operator_speaks_to_the_control_plane_with_a_key_that_no_other_server_is_shown() {
+        let (dir, connection) = found(HOME).expect("found");
+        let connection = Connection { control_plane: Some("http://127.0.0.1:7232".into()), ..connection };
+        let found = || Some((dir.clone(), connection.clone().for_operators()));
+        let target = resolve(&flags(None, None), found(), Speaks::Operator).expect("resolves");
+        assert_eq!((target.address.as_str(), key_of(&target)), ("http://127.0.0.1:7232", "found-operator"));
+        let elsewhere = resolve(&flags(Some("https://h:1"), None), found(), Speaks::Operator);
+        assert_eq!(elsewhere.expect_err("no key").reason, "NO_KEY");
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct Connection {
     pub worker_key: SecretText,
     /// Everything within the deployment.
     pub operator_key: SecretText,
+    /// Where operators call, if it is not `address`.
+    pub control_plane: Option<String>,
     /// The process that wrote the file.
     pub pid: u32,
 }
@@ -47,6 +49,12 @@ pub enum ConnectionError {
 }
 
 impl Connection {
+    /// The same, with the control plane's address for the only one.
+    pub fn for_operators(self) -> Self {
+        let address = self.control_plane.clone().unwrap_or(self.address);
+        Self { address, ..self }
+    }
+
     /// Puts the file into `dir`, readable by its owner alone. Replaces an older one in one step.
     pub fn write(&self, dir: &Path) -> Result<(), ConnectionError> {
         let path = dir.join(FILE);
@@ -110,6 +118,8 @@ struct Written {
     client_key: String,
     worker_key: String,
     operator_key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    control_plane: Option<String>,
     pid: u32,
 }
 
@@ -121,6 +131,7 @@ impl From<&Connection> for Written {
             client_key: connection.client_key.reveal().to_owned(),
             worker_key: connection.worker_key.reveal().to_owned(),
             operator_key: connection.operator_key.reveal().to_owned(),
+            control_plane: connection.control_plane.clone(),
             pid: connection.pid,
         }
     }
@@ -134,6 +145,7 @@ impl From<Written> for Connection {
             client_key: SecretText::new(written.client_key),
             worker_key: SecretText::new(written.worker_key),
             operator_key: SecretText::new(written.operator_key),
+            control_plane: written.control_plane,
             pid: written.pid,
         }
     }
@@ -150,6 +162,7 @@ mod tests {
             client_key: SecretText::new("o8_c".to_owned()),
             worker_key: SecretText::new("o8_w".to_owned()),
             operator_key: SecretText::new("o8_o".to_owned()),
+            control_plane: None,
             pid: 7,
         }
     }

@@ -96,6 +96,7 @@ impl Deployment {
             client_key: keys.client,
             worker_key: keys.worker,
             operator_key: key,
+            control_plane: Some(format!("http://{place}")),
             pid: std::process::id(),
         };
         connection.write(dir)?;

@@ -205,6 +205,7 @@ impl Keys {
             client_key: self.secret(&self.client),
             worker_key: self.secret(&self.worker),
             operator_key: self.secret(&self.operator),
+            control_plane: None,
             pid: std::process::id(),
         }
     }

@@ -20,7 +20,8 @@ pub fn millis(at: Option<&Timestamp>) -> Option<i64> {
     instant(at).map(|at| at.timestamp_millis())
 }
 
-fn rfc3339(at: Option<&Timestamp>) -> Value {
+/// As scripts read it; null when there is none.
+pub fn rfc3339(at: Option<&Timestamp>) -> Value {
     instant(at).map(|at| json!(at.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())).unwrap_or_default()
 }
 

@@ -20,6 +20,7 @@ mod human;
 mod instance;
 mod json;
 mod lifetime;
+mod operator;
 mod screen;
 mod sequence;
 mod signal;
@@ -68,6 +69,11 @@ async fn run(cli: Cli, screen: Screen) -> anyhow::Result<Exit> {
         Command::ControlPlane(args) => control_plane::run(args, form, screen).await,
         Command::DataPlane(args) => data_plane::run(args, key, form, screen).await,
         Command::Config(args) => config::run(&args, key, screen),
+        Command::Tenant(args) => operator::tenant::run(args, &caller, screen).await,
+        Command::Key(args) => operator::key::run(args, &caller, screen).await,
+        Command::Store(args) => operator::store::run(args, &caller, screen).await,
+        Command::Placement(args) => operator::placement::run(args, &caller, screen).await,
+        Command::Fleet(args) => operator::fleet::run(args, &caller, screen).await,
         Command::Sequence(args) => sequence::run(args, &caller, screen).await,
         Command::Instance(args) => instance::run(args, &caller, screen).await,
         Command::Signal(args) => signal::run(args, &caller, screen).await,
@@ -103,7 +109,12 @@ fn loudness(command: &Command) -> &'static str {
     match command {
         Command::Dev(_) | Command::ControlPlane(_) | Command::DataPlane(_) => "info",
         Command::Worker(_) | Command::DemoWorker(_) | Command::DemoLedger(_) => "warn",
-        Command::Sequence(_)
+        Command::Tenant(_)
+        | Command::Key(_)
+        | Command::Store(_)
+        | Command::Placement(_)
+        | Command::Fleet(_)
+        | Command::Sequence(_)
         | Command::Instance(_)
         | Command::Signal(_)
         | Command::Workers(_)

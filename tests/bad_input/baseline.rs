@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use orch8_proto::v1::{self, send_signal_request::Signal, session_request::Frame};
+use orch8_proto::v1::{
+    self, join_request::Frame as Says, send_signal_request::Signal, session_request::Frame,
+};
 use prost::Message;
 use serde_json::{Value, json};
 
@@ -54,6 +56,7 @@ impl Baseline {
         shelf.key = node_key(engine);
         let watch = v1::WatchRequest { node_id: "n".into(), stores: vec!["local".into()], resume_token: 0 };
         shelf.add("/orch8.v1.FleetService/Watch", watch);
+        shelf.nodes();
         Self { requests: shelf.requests, instance, sequence, page_token: page.next_page_token }
     }
 
@@ -205,6 +208,31 @@ impl Shelf {
         }
     }
 
+    /// Hello, and each kind of frame that may follow it. The store is the one that the engine's own node serves, so this
+    /// one stands by.
+    fn nodes(&mut self) {
+        let path = "/orch8.v1.FleetService/Join";
+        let store =
+            v1::StoreOffer { name: "local".into(), kind: v1::StoreKind::Sqlite.into(), shard_count: 4 };
+        let hello = v1::JoinHello {
+            node_id: "stranger".into(),
+            process_id: NOBODY.into(),
+            address: "http://127.0.0.1:1".into(),
+            stores: vec![store],
+        };
+        let held = v1::HeldShard { store: "local".into(), shard: 0, lease_epoch: 1, commit_seq: 1 };
+        let refused = v1::RefusedShard { store: "local".into(), shard: 0, lease_epoch: 1, stored_epoch: 1 };
+        let frame = |frame| v1::JoinRequest { frame: Some(frame) }.encode_to_vec();
+        let first = frame(Says::Hello(hello));
+        self.put(path, vec![first.clone()], false);
+        for next in [
+            Says::Heartbeat(v1::JoinHeartbeat { held: vec![held], refused: vec![refused] }),
+            Says::Leave(v1::JoinLeave {}),
+        ] {
+            self.put(path, vec![first.clone(), frame(next)], false);
+        }
+    }
+
     fn tenants(&mut self) {
         let create = v1::CreateTenantRequest { tenant_id: "t".into(), ..Default::default() };
         self.add("/orch8.v1.TenantService/CreateTenant", create);
@@ -226,6 +254,11 @@ impl Shelf {
         self.add("/orch8.v1.PlacementService/ListPlacements", v1::ListPlacementsRequest::default());
         let set = v1::SetPlacementRequest { tenant_id: "spare".into(), store: "local".into(), epoch: 1 };
         self.add("/orch8.v1.PlacementService/SetPlacement", set);
+        let register = v1::RegisterStoreRequest { name: "local".into(), kind: v1::StoreKind::Sqlite.into() };
+        self.add("/orch8.v1.PlacementService/RegisterStore", register);
+        self.add("/orch8.v1.PlacementService/ListStores", v1::ListStoresRequest::default());
+        let find = v1::FindEndpointsRequest { tenant_id: "dev".into() };
+        self.add("/orch8.v1.FleetService/FindEndpoints", find);
         self.add("/orch8.v1.FleetService/DescribeFleet", v1::DescribeFleetRequest {});
     }
 }

@@ -48,6 +48,10 @@ impl Census {
                 let set = read::<v1::SetPlacementResponse>(answer).placement.unwrap_or_default();
                 self.put("placement", set.tenant_id);
             }
+            "RegisterStore" => {
+                let known = read::<v1::RegisterStoreResponse>(answer).store.unwrap_or_default();
+                self.put("store", known.name);
+            }
             _ => {}
         }
     }
@@ -76,6 +80,15 @@ impl Census {
             let request = v1::ListKeysRequest { page_size, page_token, ..Default::default() };
             let page = operator.tenants().list_keys(request).await.expect("keys").into_inner();
             page.keys.into_iter().for_each(|row| self.put("key", row.key_id));
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        loop {
+            let request = v1::ListStoresRequest { page_size, page_token };
+            let page = operator.placements().list_stores(request).await.expect("stores").into_inner();
+            page.stores.into_iter().for_each(|row| self.put("store", row.name));
             page_token = page.next_page_token;
             if page_token.is_empty() {
                 break;

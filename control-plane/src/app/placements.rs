@@ -18,7 +18,8 @@ pub async fn set_placement(plane: &ControlPlane, placement: Placement) -> Result
     // A store that is registered stays so.
     if plane.store.store(&placement.store).await.map_err(store_fault)?.is_none() {
         let name = &placement.store;
-        let text = format_args!("{name} is not registered; register it: orch8 store register {name}");
+        let text =
+            format_args!("{name} is not registered; register it: orch8 store register {name} --kind KIND");
         return Err(Fault::field(Reason::StoreUnsupported, "store", text).with("store", name));
     }
     let stored = plane.store.placement(&placement.tenant).await.map_err(store_fault)?;

@@ -61,30 +61,30 @@ fn parse(frame: v1::JoinRequest) -> Result<Said, Fault> {
 }
 
 fn hello(r: v1::JoinHello) -> Result<Hello, Fault> {
-    let offers = door::items("stores", r.stores, STORES_MAX)?;
+    let offers = door::items("hello.stores", r.stores, STORES_MAX)?;
     let stores: Vec<_> = offers.into_iter().map(offer).collect::<Result<_, Fault>>()?;
     let names: BTreeSet<_> = stores.iter().map(|(name, _)| name).collect();
     if names.len() < stores.len() {
-        return Err(Fault::invalid("stores", "must name each store once"));
+        return Err(Fault::invalid("hello.stores", "must name each store once"));
     }
     let shards: usize = stores.iter().map(|(_, shape)| shape.shard_count as usize).sum();
     if shards > SHARDS_OF_NODE_MAX {
-        return Err(Fault::too_large("stores", shards, SHARDS_OF_NODE_MAX, "shards"));
+        return Err(Fault::too_large("hello.stores", shards, SHARDS_OF_NODE_MAX, "shards"));
     }
     Ok(Hello {
-        node: door::name("node_id", r.node_id)?,
-        process: door::id("process_id", &r.process_id, ProcessId)?,
-        address: address("address", r.address)?,
+        node: door::name("hello.node_id", r.node_id)?,
+        process: door::id("hello.process_id", &r.process_id, ProcessId)?,
+        address: address("hello.address", r.address)?,
         stores,
     })
 }
 
 fn offer(r: v1::StoreOffer) -> Result<(StoreName, StoreShape), Fault> {
-    let name = door::name("stores.name", r.name)?;
-    let kind = store_kind("stores.kind", r.kind)?;
+    let name = door::name("hello.stores.name", r.name)?;
+    let kind = store_kind("hello.stores.kind", r.kind)?;
     if !(1..=SHARDS_MAX).contains(&r.shard_count) {
         let text = format_args!("must lie between 1 and {SHARDS_MAX}");
-        return Err(Fault::invalid("stores.shard_count", text));
+        return Err(Fault::invalid("hello.stores.shard_count", text));
     }
     Ok((name, StoreShape { kind, shard_count: r.shard_count }))
 }
@@ -112,8 +112,8 @@ fn address(field: &str, text: String) -> Result<String, Fault> {
 }
 
 fn heartbeat(r: v1::JoinHeartbeat) -> Result<Heartbeat, Fault> {
-    let held = door::items("held", r.held, SHARDS_OF_NODE_MAX)?;
-    let refused = door::items("refused", r.refused, SHARDS_OF_NODE_MAX)?;
+    let held = door::items("heartbeat.held", r.held, SHARDS_OF_NODE_MAX)?;
+    let refused = door::items("heartbeat.refused", r.refused, SHARDS_OF_NODE_MAX)?;
     Ok(Heartbeat {
         held: held.into_iter().map(held_shard).collect::<Result<_, Fault>>()?,
         refused: refused.into_iter().map(refused_shard).collect::<Result<_, Fault>>()?,
@@ -122,19 +122,19 @@ fn heartbeat(r: v1::JoinHeartbeat) -> Result<Heartbeat, Fault> {
 
 fn held_shard(r: v1::HeldShard) -> Result<Held, Fault> {
     Ok(Held {
-        store: door::name("held.store", r.store)?,
-        shard: shard("held.shard", r.shard)?,
-        epoch: epoch("held.lease_epoch", r.lease_epoch)?,
-        commit_seq: number("held.commit_seq", r.commit_seq)?,
+        store: door::name("heartbeat.held.store", r.store)?,
+        shard: shard("heartbeat.held.shard", r.shard)?,
+        epoch: epoch("heartbeat.held.lease_epoch", r.lease_epoch)?,
+        commit_seq: number("heartbeat.held.commit_seq", r.commit_seq)?,
     })
 }
 
 fn refused_shard(r: v1::RefusedShard) -> Result<Refused, Fault> {
     Ok(Refused {
-        store: door::name("refused.store", r.store)?,
-        shard: shard("refused.shard", r.shard)?,
-        epoch: epoch("refused.lease_epoch", r.lease_epoch)?,
-        stored: epoch("refused.stored_epoch", r.stored_epoch)?,
+        store: door::name("heartbeat.refused.store", r.store)?,
+        shard: shard("heartbeat.refused.shard", r.shard)?,
+        epoch: epoch("heartbeat.refused.lease_epoch", r.lease_epoch)?,
+        stored: epoch("heartbeat.refused.stored_epoch", r.stored_epoch)?,
     })
 }
 

@@ -75,6 +75,6 @@ fn refused(name: &StoreName, offered: StoreShape, problem: OfferProblem) -> Faul
             "; compare with: orch8 store list".to_owned()
         }
     };
-    Fault::field(Reason::StoreUnsupported, "stores", format_args!("{name} {problem}{advice}"))
+    Fault::field(Reason::StoreUnsupported, "hello.stores", format_args!("{name} {problem}{advice}"))
         .with("store", name)
 }

@@ -106,11 +106,10 @@ async fn converse(
 ) -> Result<(), Fault> {
     let hello = match timeout(HELLO_WITHIN, said.next()).await {
         Ok(Some(Ok(Said::Hello(hello)))) => hello,
-        Ok(Some(Ok(Said::Heartbeat(_) | Said::Leave))) | Err(_) => {
+        Ok(Some(Ok(Said::Heartbeat(_) | Said::Leave)) | None) | Err(_) => {
             return Err(Fault::invalid("frame", "must be hello in the first message"));
         }
         Ok(Some(Err(fault))) => return Err(fault),
-        Ok(None) => return Ok(()),
     };
     let _seat = plane.fleet.seat_for_joining().ok_or_else(crowded)?;
     let holder = Holder { node: hello.node.clone(), process: hello.process };
