@@ -1,6 +1,6 @@
 //! Opening the database: fit for a store, brought to the newest schema, with partitions for the days ahead.
 
-use std::{str::FromStr as _, sync::Arc, time::Duration};
+use std::{str::FromStr as _, sync::Arc};
 
 use orch8_model::Millis;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, Row as _, postgres::PgConnectOptions};
@@ -12,10 +12,8 @@ use super::{
 };
 use crate::store::{StoreError, counts::Counts};
 
-/// How long a statement waits for a row or table that somebody else holds. Transactions here take milliseconds.
-pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-
-/// What every connection is told. A transaction whose process is paused is ended by the server itself.
+/// What every connection is told. Transactions here take milliseconds, so nobody waits for a lock for long; one whose
+/// process is paused is ended by the server itself.
 const SETTINGS: &[(&str, &str)] = &[
     ("lock_timeout", "2s"),
     ("idle_in_transaction_session_timeout", "5s"),
