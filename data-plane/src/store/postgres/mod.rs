@@ -17,6 +17,8 @@ mod maintain;
 mod migrate;
 mod open;
 mod partition;
+#[cfg(test)]
+mod plans;
 mod raise;
 mod ring;
 mod sequence;

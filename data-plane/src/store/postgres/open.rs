@@ -21,6 +21,8 @@ const SETTINGS: &[(&str, &str)] = &[
     // Every statement was written for an index. A plan made while a table was empty would read all of it, and would
     // still do so when it holds a million rows.
     ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_material", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
     // Compiling takes longer than any statement here.
@@ -49,7 +51,7 @@ pub(super) async fn open(url: &str) -> Result<PostgresStore, StoreError> {
     Ok(store)
 }
 
-fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
+pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
     let options = PgConnectOptions::from_str(url).map_err(|e| database("open", e))?;
     Ok(options
         .application_name("orch8")
