@@ -22,8 +22,8 @@ async fn of_many_that_open_an_empty_database_one_makes_the_store() {
     assert_eq!(ids[0].len(), 36, "{ids:?}");
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
     let mut conn = behind(&url).await;
-    let today = "SELECT count(*) FROM pg_class WHERE relname ~ '^(instances|births|journal|snapshots)_[0-9]+$' AND relispartition";
-    assert_eq!(number(&mut conn, today).await, 16, "today and three days ahead");
+    let today = "SELECT count(*) FROM pg_class WHERE relname ~ '^(instances|listed|births|journal|snapshots)_[0-9]+$' AND relispartition";
+    assert_eq!(number(&mut conn, today).await, 20, "today and three days ahead");
 }
 
 #[tokio::test]

@@ -29,7 +29,9 @@ const SETTINGS: &[(&str, &str)] = &[
     ("jit", "off"),
 ];
 /// What an owner's statements do does not depend on their arguments, so they are planned once.
-const OWNER_SETTINGS: &[(&str, &str)] = &[("plan_cache_mode", "force_generic_plan")];
+pub(super) const OWNERS: (&str, &str) = ("plan_cache_mode", "force_generic_plan");
+/// What clients ask does; and a plan made for an empty partition must not be there when it is full.
+pub(super) const CLIENTS: (&str, &str) = ("plan_cache_mode", "force_custom_plan");
 
 /// Prepared statements kept per connection; there are about sixty.
 const STATEMENTS_KEPT: usize = 128;
@@ -44,7 +46,7 @@ pub(super) async fn open(url: &str) -> Result<PostgresStore, StoreError> {
     let now = now(&mut conn).await.map_err(|e| database("open", e))?;
     let _ = conn.close().await;
     let counts = Arc::new(Counts::default());
-    let pools = Pools::new(options.clone().options(OWNER_SETTINGS.iter().copied()), options, &counts);
+    let pools = Pools::new(options.clone().options([OWNERS]), options.options([CLIENTS]), &counts);
     let store = PostgresStore::new(pools, counts, id);
     store.maintain(now).await?;
     tracing::info!(store.id = %store.id(), "store opened");

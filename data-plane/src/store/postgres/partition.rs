@@ -14,6 +14,7 @@ use crate::store::StoreError;
 /// Tables that are divided into days of birth, and the key of each that begins with the instance's id.
 const TABLES: &[(&str, &str)] = &[
     ("instances", "id"),
+    ("listed", "instance_id"),
     ("births", "instance_id"),
     ("journal", "instance_id"),
     ("snapshots", "instance_id"),
