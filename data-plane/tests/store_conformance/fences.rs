@@ -15,6 +15,7 @@ crate::on_every_store! {
     only_the_exact_placement_epoch_writes_and_reads,
     a_fence_only_rises_and_the_same_epoch_changes_its_mode,
     fences_are_listed_by_tenant_in_pages,
+    commit_numbers_are_read_for_many_shards_at_once,
 }
 
 async fn a_lease_only_rises_and_tells_who_holds_it(store: &Store) {
@@ -155,4 +156,20 @@ async fn fences_are_listed_by_tenant_in_pages(store: &Store) {
     }
     let expected = [("a", 1), ("b", i64::MAX as u64), ("c", 1), ("e\u{301}", 1), ("é", 1)];
     assert_eq!(names, expected.map(|(name, weight)| (name.to_owned(), weight)));
+}
+
+async fn commit_numbers_are_read_for_many_shards_at_once(store: &Store) {
+    let acme = tenant(store, "acme").await;
+    let leases = leases(store, 3).await;
+    let id = running(store, &acme, &leases).await;
+    let mine = lease_of(store, &leases, id).shard;
+    let all: Vec<Shard> = (0..store.shards() + 1).map(Shard).collect();
+    let read = store.commit_seqs(&all).await.expect("a read");
+    assert_eq!(read.len(), leases.len(), "a shard that does not exist has none");
+    for (lease, (shard, epoch, commits)) in leases.iter().zip(&read) {
+        assert_eq!((lease.shard, lease.epoch), (*shard, *epoch));
+        assert_eq!(*commits, u64::from(*shard == mine));
+    }
+    assert_eq!(store.commit_seqs(&[mine]).await.expect("a read"), [(mine, lease_epoch(3), 1)]);
+    assert_eq!(store.commit_seqs(&[]).await.expect("a read"), []);
 }

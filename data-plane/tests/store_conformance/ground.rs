@@ -12,6 +12,7 @@ use orch8_model::{
     PlacementEpoch, SequenceId, Shard, SignalId, TenantId,
 };
 use orch8_seal::{Digest, sha256, shard_of};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -21,14 +22,35 @@ pub struct Fresh {
     pub folder: TempDir,
 }
 
-/// A Postgres store in a database of its own.
-pub async fn postgres() -> Store {
-    Store::open(&database()).await.expect("a store")
+/// A Postgres store in a database of its own, and that database's address.
+pub async fn postgres() -> (Store, String) {
+    let url = orch8_test_postgres::database();
+    (node_of(&url).await, url)
 }
 
-/// An empty database.
-pub fn database() -> DatabaseUrl {
-    DatabaseUrl::parse(&orch8_test_postgres::database()).expect("an address")
+/// One more node on a Postgres database.
+pub async fn node_of(url: &str) -> Store {
+    Store::open(&address(url)).await.expect("a store")
+}
+
+pub fn address(url: &str) -> DatabaseUrl {
+    DatabaseUrl::parse(url).expect("an address")
+}
+
+/// A connection behind the store's back.
+pub async fn behind(url: &str) -> PgConnection {
+    PgConnection::connect(url).await.expect("a connection")
+}
+
+/// Runs statements behind the store's back.
+pub async fn sql(conn: &mut PgConnection, text: &str) {
+    sqlx::raw_sql(AssertSqlSafe(text)).execute(conn).await.expect(text);
+}
+
+/// One number, read behind the store's back.
+pub async fn number(conn: &mut PgConnection, text: &str) -> i64 {
+    let row = sqlx::raw_sql(AssertSqlSafe(text)).fetch_one(conn).await.expect(text);
+    row.try_get::<i64, _>(0).or_else(|_| row.try_get::<i32, _>(0).map(i64::from)).expect("a number")
 }
 
 impl Fresh {

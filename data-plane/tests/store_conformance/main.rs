@@ -1,13 +1,17 @@
 //! What every store promises, one claim per test. A test takes a `&Store` and knows no database; [`on_every_store`] runs
-//! it on each. Only [`file`] is about SQLite alone.
+//! it on each. [`file`] is about SQLite alone; [`interleavings`], [`outages`], [`opening`] and [`rings`] about Postgres.
 
 mod claims;
 mod commits;
 mod fences;
 mod file;
 mod ground;
+mod interleavings;
 mod lists;
 mod messages;
+mod opening;
+mod outages;
+mod rings;
 mod sequences;
 mod starts;
 
@@ -28,7 +32,7 @@ macro_rules! on_every_store {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $test() {
-                    let store = crate::ground::postgres().await;
+                    let (store, _) = crate::ground::postgres().await;
                     super::$test(&store).await;
                     store.close().await;
                 }

@@ -16,6 +16,8 @@ crate::on_every_store! {
     a_tenant_without_an_open_fence_sends_nothing,
     the_deepest_payload_is_read_back,
     mail_of_one_instance_comes_in_parts_that_can_be_absorbed,
+    a_message_and_an_end_never_miss_each_other,
+    a_reader_that_goes_on_where_it_was_misses_nothing,
 }
 
 async fn send(store: &Store, tenant: &TenantHandle, message: orch8_data_plane::store::Message) -> Sent {
@@ -154,4 +156,77 @@ async fn mail_of_one_instance_comes_in_parts_that_can_be_absorbed(store: &Store)
         }
     }
     assert_eq!(absorbed, 300);
+}
+
+async fn a_message_and_an_end_never_miss_each_other(store: &Store) {
+    let acme = tenant(store, "acme").await;
+    let leases = leases(store, 1).await;
+    for round in 0..40 {
+        let id = running(store, &acme, &leases).await;
+        let senders: Vec<_> = (0..4)
+            .map(|n: u32| {
+                let (store, acme) = (store.clone(), acme.clone());
+                tokio::spawn(async move {
+                    send(&store, &acme, message(id, &n.to_string(), SignalKind::Pause)).await
+                })
+            })
+            .collect();
+        if round % 2 == 0 {
+            tokio::task::yield_now().await;
+        }
+        let mut absorbed = 0;
+        loop {
+            let mail: Vec<i64> = store.mail_of(id).await.expect("mail").iter().map(|m| m.seq).collect();
+            let last = TurnWrite { mail: mail.clone(), ..closing(store, &acme, id, 1) };
+            match commit(store, &leases, vec![last]).await[..] {
+                [TurnAnswer::Done] => {
+                    absorbed += mail.len();
+                    break;
+                }
+                [TurnAnswer::HasMail] => {}
+                ref other => panic!("{other:?}"),
+            }
+        }
+        let mut stored = 0;
+        for sender in senders {
+            match sender.await.expect("no panic") {
+                Sent::Stored => stored += 1,
+                Sent::Terminal => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(stored, absorbed, "whatever was accepted was read by the turn that closed");
+        assert_eq!(store.mail_of(id).await.expect("mail"), []);
+    }
+}
+
+async fn a_reader_that_goes_on_where_it_was_misses_nothing(store: &Store) {
+    const EACH: usize = 60;
+    let acme = tenant(store, "acme").await;
+    let leases = leases(store, 1).await;
+    let lease = leases[0];
+    let ids: Vec<_> = (0..8).map(|_| id_in(store, lease.shard)).collect();
+    start(store, &acme, ids.iter().copied().map(birth).collect()).await;
+    let senders: Vec<_> = ids
+        .iter()
+        .map(|id| {
+            let (store, acme, id) = (store.clone(), acme.clone(), *id);
+            tokio::spawn(async move {
+                for n in 0..EACH {
+                    send(&store, &acme, message(id, &n.to_string(), SignalKind::Pause)).await;
+                }
+            })
+        })
+        .collect();
+    let (mut after, mut seen) = (0, 0);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while seen < EACH * ids.len() {
+        let page = store.mail(lease, after, 7).await.expect("mail");
+        after = page.last().map_or(after, |m| m.seq);
+        seen += page.len();
+        assert!(std::time::Instant::now() < deadline, "{seen} seen, the cursor stands at {after}");
+    }
+    for sender in senders {
+        sender.await.expect("no panic");
+    }
 }

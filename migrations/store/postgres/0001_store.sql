@@ -80,12 +80,27 @@ CREATE TABLE instances (
   error       text,
   PRIMARY KEY (id, bucket)
 ) PARTITION BY RANGE (bucket);
-CREATE INDEX instances_list ON instances (tenant_no, created_at DESC, id DESC);
--- Small: only what is open, only what people look for. A list by status probes these and merges.
+-- Small: only what is open, only what people look for, and what an owner has in memory. A list by status probes the
+-- first two and merges. No index but the key holds all rows: on a young partition the planner would look ids up in it.
 CREATE INDEX instances_open ON instances (tenant_no, created_at DESC, id DESC) WHERE closed_at IS NULL;
 CREATE INDEX instances_rare ON instances (tenant_no, status, created_at DESC, id DESC) WHERE status IN (4, 6, 7);
 CREATE INDEX instances_hot ON instances (shard, id) WHERE hot;
 CREATE TABLE instances_rest PARTITION OF instances DEFAULT;
+-- Nobody's: a planner that sees no row at all finds reading everything as good as looking something up, and its plan is
+-- kept while the table grows.
+INSERT INTO instances (created_at, fire_at, closed_at, bucket, tenant_no, shard, status, priority, hot, id, sequence_id, namespace)
+SELECT 0, 0, 0, 0, 0, 0, 5, 0, false, lpad(to_hex(n), 32, '0')::uuid, lpad('', 32, '0')::uuid, '' FROM generate_series(1, 1000) n;
+
+-- All instances of a tenant by age. A table of its own, not an index of the instances: that would be written again
+-- with each version of a row, and nothing in it ever changes.
+CREATE TABLE listed (
+  created_at  bigint  NOT NULL,
+  bucket      integer NOT NULL,
+  tenant_no   integer NOT NULL,
+  instance_id uuid    NOT NULL,
+  PRIMARY KEY (tenant_no, created_at, instance_id, bucket)
+) PARTITION BY RANGE (bucket);
+CREATE TABLE listed_rest PARTITION OF listed DEFAULT;
 
 -- What an instance was born with; written once.
 CREATE TABLE births (
@@ -99,6 +114,8 @@ CREATE TABLE births (
   PRIMARY KEY (instance_id, bucket)
 ) PARTITION BY RANGE (bucket);
 CREATE TABLE births_rest PARTITION OF births DEFAULT;
+INSERT INTO births (bucket, instance_id, continuity_id, timezone, data, config, metadata)
+SELECT bucket, id, id, '', '', '', '' FROM instances;
 
 -- One row per turn. Turn numbers of an instance have no gap: 0, 1, 2 …
 CREATE TABLE journal (

@@ -16,8 +16,8 @@ pub(super) const CLAIM: &str = include_str!("sql/claim.sql");
 pub(super) const TENANTS: &str = include_str!("sql/ready_tenants.sql");
 /// Of tenants that may not be written here nothing is claimed, so nothing is waited for either.
 pub(super) const NEXT: &str = "SELECT r.due_at FROM ready r
-     JOIN tenant_fences f ON f.tenant_no = r.tenant_no AND f.mode IN ('active', 'guest')
      WHERE r.shard = $1 AND r.later AND r.due_at > $3
+       AND (SELECT f.mode FROM tenant_fences f WHERE f.tenant_no = r.tenant_no) IN ('active', 'guest')
        AND (SELECT l.shard FROM shard_leases l WHERE l.shard = $1 AND l.lease_epoch = $2) IS NOT NULL
      ORDER BY r.due_at LIMIT 1";
 

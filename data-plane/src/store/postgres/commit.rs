@@ -32,6 +32,10 @@ pub(super) const APPEND_JUDGED: &str = include_str!("sql/turn_append_judged.sql"
 pub(super) const CHANGE: &str = include_str!("sql/turn_change.sql");
 pub(super) const SNAPSHOT: &str = include_str!("sql/turn_snapshot.sql");
 pub(super) const READY: &str = include_str!("sql/turn_ready.sql");
+pub(super) const READY_RECENT: &str = concat!(
+    include_str!("sql/turn_ready.sql"),
+    " AND r.gen = (SELECT position % 8 FROM rings WHERE ring = 'ready')"
+);
 pub(super) const TIMERS: &str = include_str!("sql/turn_timers.sql");
 pub(super) const ABSORB: &str = include_str!("sql/turn_absorb.sql");
 
@@ -231,7 +235,11 @@ async fn work(turns: &[Accepted<'_>], session: &mut Session<'_>) -> Result<(), S
     let ready: Vec<InstanceId> =
         turns.iter().filter(|accepted| accepted.turn.ready).map(|accepted| accepted.turn.instance).collect();
     if !ready.is_empty() {
-        session.execute(READY, id_args(&ready)).await?;
+        // Most are answered soon after they came; each other generation is one more look-up for each.
+        let answered = session.execute(READY_RECENT, id_args(&ready)).await?;
+        if answered < ready.len() as u64 {
+            session.execute(READY, id_args(&ready)).await?;
+        }
     }
     let timers: Vec<(&TurnWrite, &TimerRow)> = turns
         .iter()

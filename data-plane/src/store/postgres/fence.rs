@@ -22,21 +22,9 @@ const DOING: &str = "setting of a fence";
 
 /// Tenants that may be written, locked until the transaction ends, in one order for everybody. A row that somebody is
 /// changing is not waited for: its turns are refused, those of other tenants are not held up.
-pub(super) const ASSERT: &str = "SELECT v.n, f.tenant_no
-     FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS v (n, tenant_id, placement_epoch)
-     JOIN tenant_fences f ON f.tenant_id = v.tenant_id AND f.placement_epoch = v.placement_epoch
-     WHERE f.mode IN ('active', 'guest')
-       AND (SELECT c.until FROM fence_calls c WHERE c.tenant_id = v.tenant_id AND c.until > now()) IS NULL
-     ORDER BY f.tenant_id
-     FOR SHARE OF f SKIP LOCKED";
-/// The same for one tenant whose caller can wait for the change to be over.
-pub(super) const ASSERT_WAITING: &str = "SELECT v.n, f.tenant_no
-     FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS v (n, tenant_id, placement_epoch)
-     JOIN tenant_fences f ON f.tenant_id = v.tenant_id AND f.placement_epoch = v.placement_epoch
-     WHERE f.mode IN ('active', 'guest')
-       AND (SELECT c.until FROM fence_calls c WHERE c.tenant_id = v.tenant_id AND c.until > now()) IS NULL
-     ORDER BY f.tenant_id
-     FOR SHARE OF f";
+pub(super) const ASSERT: &str = concat!(include_str!("sql/fence_assert.sql"), " SKIP LOCKED");
+/// The same for callers who can wait for the change to be over.
+pub(super) const ASSERT_WAITING: &str = include_str!("sql/fence_assert.sql");
 pub(super) const STORED: &str =
     "SELECT tenant_id, placement_epoch, mode, weight FROM tenant_fences WHERE tenant_id = $1";
 /// The epoch only rises; the same epoch may change the mode and the weight.
@@ -121,13 +109,13 @@ pub(super) async fn set(pool: &Pool, fence: Fence) -> Result<bool, StoreError> {
 /// How long a call keeps writers away. Longer than all that follows it takes; it ends by itself if the caller dies.
 const CALL_MS: i64 = 10_000;
 /// For how long the locks that writers hold already are waited for: several times the length of a transaction.
-const BUSY: Duration = Duration::from_millis(250);
+const BUSY: Duration = Duration::from_millis(100);
 
 /// Raises a row that is there. Writers come and go all the time and may together hold it for ever; then it calls them
 /// away first.
 async fn raise_fence(pool: &Pool, fence: &Fence) -> Result<bool, StoreError> {
     match raise_within(pool, fence, BUSY).await {
-        Err(StoreError::Database { source, .. }) if raise::is_lock_timeout(&source) => {}
+        Err(StoreError::Database { source, .. }) if raise::is_late(&source) => {}
         answer => return answer,
     }
     let tenant = fence.tenant.as_str();

@@ -17,25 +17,42 @@ use crate::store::{
 /// One statement per index; each repeats its index's own condition. The row comparison is the keyset: it does not lose
 /// rows that share an instant. What an instance was born with is looked up for the page alone.
 macro_rules! probe {
-    ($status:literal) => {
+    (listed $status:literal) => {
+        probe!(
+            "listed l JOIN instances i ON i.id = l.instance_id AND i.bucket = l.bucket
+              WHERE l.tenant_no = f.tenant_no AND (l.created_at, l.instance_id) < ($3, $4) AND l.created_at > $5 ",
+            $status,
+            "ORDER BY l.created_at DESC, l.instance_id DESC"
+        )
+    };
+    (instances $status:literal) => {
+        probe!(
+            "instances i
+              WHERE i.tenant_no = f.tenant_no AND (i.created_at, i.id) < ($3, $4) AND i.created_at > $5 ",
+            $status,
+            "ORDER BY i.created_at DESC, i.id DESC"
+        )
+    };
+    ($from:literal, $status:literal, $order:literal) => {
         concat!(
             "SELECT ",
             include_str!("sql/instance_columns.sql"),
-            "FROM tenant_fences f CROSS JOIN LATERAL (
-              SELECT * FROM instances i
-              WHERE i.tenant_no = f.tenant_no AND (i.created_at, i.id) < ($3, $4) ",
+            "FROM tenant_fences f CROSS JOIN LATERAL (SELECT i.* FROM ",
+            $from,
             $status,
-            include_str!("sql/list_filter.sql")
+            include_str!("sql/list_filter.sql"),
+            $order,
+            include_str!("sql/list_page.sql"),
         )
     };
 }
 
-pub(super) const ALL: &str = probe!("");
-pub(super) const COMPLETED: &str = probe!("AND i.status = 5");
-pub(super) const OPEN: &str = probe!("AND i.closed_at IS NULL AND i.status = ANY($10::bigint[])");
-pub(super) const PAUSED: &str = probe!("AND i.status IN (4, 6, 7) AND i.status = 4");
-pub(super) const FAILED: &str = probe!("AND i.status IN (4, 6, 7) AND i.status = 6");
-pub(super) const CANCELLED: &str = probe!("AND i.status IN (4, 6, 7) AND i.status = 7");
+pub(super) const ALL: &str = probe!(listed "");
+pub(super) const COMPLETED: &str = probe!(listed "AND i.status = 5");
+pub(super) const OPEN: &str = probe!(instances "AND i.closed_at IS NULL AND i.status = ANY($10::bigint[])");
+pub(super) const PAUSED: &str = probe!(instances "AND i.status IN (4, 6, 7) AND i.status = 4");
+pub(super) const FAILED: &str = probe!(instances "AND i.status IN (4, 6, 7) AND i.status = 6");
+pub(super) const CANCELLED: &str = probe!(instances "AND i.status IN (4, 6, 7) AND i.status = 7");
 
 pub(super) async fn list(
     pool: &Pool,

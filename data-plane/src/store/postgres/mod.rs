@@ -16,7 +16,11 @@ mod mail;
 mod maintain;
 mod migrate;
 mod open;
+mod partition;
+#[cfg(test)]
+mod plans;
 mod raise;
+mod ring;
 mod sequence;
 mod session;
 mod start;

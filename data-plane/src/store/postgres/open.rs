@@ -1,6 +1,6 @@
 //! Opening the database: fit for a store, brought to the newest schema, with partitions for the days ahead.
 
-use std::{str::FromStr as _, sync::Arc, time::Duration};
+use std::{str::FromStr as _, sync::Arc};
 
 use orch8_model::Millis;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, Row as _, postgres::PgConnectOptions};
@@ -12,10 +12,8 @@ use super::{
 };
 use crate::store::{StoreError, counts::Counts};
 
-/// How long a statement waits for a row or table that somebody else holds. Transactions here take milliseconds.
-pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-
-/// What every connection is told. A transaction whose process is paused is ended by the server itself.
+/// What every connection is told. Transactions here take milliseconds, so nobody waits for a lock for long; one whose
+/// process is paused is ended by the server itself.
 const SETTINGS: &[(&str, &str)] = &[
     ("lock_timeout", "2s"),
     ("idle_in_transaction_session_timeout", "5s"),
@@ -23,13 +21,17 @@ const SETTINGS: &[(&str, &str)] = &[
     // Every statement was written for an index. A plan made while a table was empty would read all of it, and would
     // still do so when it holds a million rows.
     ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_material", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
     // Compiling takes longer than any statement here.
     ("jit", "off"),
 ];
 /// What an owner's statements do does not depend on their arguments, so they are planned once.
-const OWNER_SETTINGS: &[(&str, &str)] = &[("plan_cache_mode", "force_generic_plan")];
+pub(super) const OWNERS: (&str, &str) = ("plan_cache_mode", "force_generic_plan");
+/// What clients ask does; and a plan made for an empty partition must not be there when it is full.
+pub(super) const CLIENTS: (&str, &str) = ("plan_cache_mode", "force_custom_plan");
 
 /// Prepared statements kept per connection; there are about sixty.
 const STATEMENTS_KEPT: usize = 128;
@@ -44,14 +46,14 @@ pub(super) async fn open(url: &str) -> Result<PostgresStore, StoreError> {
     let now = now(&mut conn).await.map_err(|e| database("open", e))?;
     let _ = conn.close().await;
     let counts = Arc::new(Counts::default());
-    let pools = Pools::new(options.clone().options(OWNER_SETTINGS.iter().copied()), options, &counts);
+    let pools = Pools::new(options.clone().options([OWNERS]), options.options([CLIENTS]), &counts);
     let store = PostgresStore::new(pools, counts, id);
     store.maintain(now).await?;
     tracing::info!(store.id = %store.id(), "store opened");
     Ok(store)
 }
 
-fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
+pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
     let options = PgConnectOptions::from_str(url).map_err(|e| database("open", e))?;
     Ok(options
         .application_name("orch8")

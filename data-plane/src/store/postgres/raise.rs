@@ -10,8 +10,7 @@ use sqlx::{Connection as _, PgConnection, Row as _, postgres::PgRow};
 
 use super::{
     fields::Fields,
-    open::LOCK_PATIENCE,
-    session::{Args, Pool, database, execute, is_gone, sqlstate, unknown},
+    session::{Args, Pool, database, execute, fetch, is_gone, sqlstate, unknown},
 };
 use crate::store::{StoreError, counts::Counts};
 
@@ -22,10 +21,16 @@ const PUTTING_OUT: Duration = Duration::from_secs(8);
 /// Pause between two looks at who is in the way.
 const LOOK: Duration = Duration::from_millis(50);
 
+const WAIT: &str =
+    "SELECT set_config('lock_timeout', '0', false), set_config('statement_timeout', $1, false)";
+const WAIT_AS_BEFORE: &str = "SELECT set_config(name, reset_val, false) FROM pg_settings
+     WHERE name IN ('lock_timeout', 'statement_timeout')";
 const ME: &str = "SELECT pg_backend_pid()";
 /// Those in the way of $1, each asked to end. One that has gone meanwhile answers false.
 pub(super) const PUT_OUT: &str =
     "SELECT pid, pg_terminate_backend(pid) FROM unnest(pg_blocking_pids($1)) AS pid";
+
+const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 
 /// Runs `update`, which raises one row. Puts out whoever is in its way for longer than [`PATIENCE`].
 pub(super) async fn raise_row(
@@ -35,7 +40,7 @@ pub(super) async fn raise_row(
     args: impl Fn() -> Args,
 ) -> Result<Vec<PgRow>, StoreError> {
     match update_within(pool, doing, update, args(), PATIENCE).await {
-        Err(StoreError::Database { source, .. }) if is_lock_timeout(&source) => {}
+        Err(StoreError::Database { source, .. }) if is_late(&source) => {}
         answer => return answer,
     }
     let mut conn = pool.tested().await.map_err(|e| database(doing, e))?.detach();
@@ -46,7 +51,15 @@ pub(super) async fn raise_row(
         loop {
             tokio::select! {
                 raised = &mut update => break raised,
-                () = tokio::time::sleep(LOOK) => put_out(pool, doing, me).await?,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            if let Err(error) = put_out(pool, doing, me).await {
+                // It still waits at the server, and would raise behind our back once the way is free.
+                let _ = pool.rows(doing, CANCEL, || Args::new().with(me)).await;
+                match update.await {
+                    Err(_) => return Err(error),
+                    raised => break raised,
+                }
             }
         }
     };
@@ -75,21 +88,19 @@ pub(super) async fn update_within(
     }
 }
 
+/// Bounded as a statement, not by `lock_timeout`: waiting for a row that sharers pass on to each other is a chain of
+/// short waits, each of which ends in time.
 async fn run_within(
     conn: &mut PgConnection,
     update: &'static str,
     args: Args,
     patience: Duration,
 ) -> Result<Vec<PgRow>, sqlx::Error> {
-    set_patience(conn, patience).await?;
-    let rows = super::session::fetch(conn, update, args).await;
-    set_patience(conn, LOCK_PATIENCE).await?;
+    let patience = Args::new().with(format!("{}ms", patience.as_millis()));
+    execute(conn, WAIT, patience).await?;
+    let rows = fetch(conn, update, args).await;
+    execute(conn, WAIT_AS_BEFORE, Args::new()).await?;
     rows
-}
-
-async fn set_patience(conn: &mut PgConnection, patience: Duration) -> Result<(), sqlx::Error> {
-    let text = format!("{}ms", patience.as_millis());
-    execute(conn, "SELECT set_config('lock_timeout', $1, false)", Args::new().with(text)).await.map(drop)
 }
 
 async fn put_out(pool: &Pool, doing: &'static str, me: i32) -> Result<(), StoreError> {
@@ -108,11 +119,11 @@ async fn put_out(pool: &Pool, doing: &'static str, me: i32) -> Result<(), StoreE
 }
 
 async fn pid(conn: &mut PgConnection) -> Result<i32, sqlx::Error> {
-    let rows = super::session::fetch(conn, ME, Args::new()).await?;
+    let rows = fetch(conn, ME, Args::new()).await?;
     rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
 }
 
-/// Somebody else held the row for the whole time.
-pub(super) fn is_lock_timeout(error: &sqlx::Error) -> bool {
-    sqlstate(error).as_deref() == Some("55P03")
+/// Somebody else held it for the whole time.
+pub(super) fn is_late(error: &sqlx::Error) -> bool {
+    matches!(sqlstate(error).as_deref(), Some("55P03" | "57014"))
 }

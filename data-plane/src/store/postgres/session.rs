@@ -5,7 +5,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use sqlx::{
-    Arguments as _, Connection as _, Encode, PgConnection, PgPool, Postgres, Type,
+    Arguments as _, Connection as _, Encode, PgConnection, PgPool, Postgres, SqlSafeStr, Type,
     error::BoxDynError,
     pool::PoolConnection,
     postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgRow},
@@ -49,12 +49,12 @@ pub(super) struct Session<'c> {
 
 impl Session<'_> {
     /// Runs a statement and tells how many rows it changed.
-    pub async fn execute(&mut self, sql: &'static str, args: Args) -> Result<u64, StoreError> {
+    pub async fn execute(&mut self, sql: impl SqlSafeStr + Send, args: Args) -> Result<u64, StoreError> {
         Counts::add(&self.counts.statements, 1);
         execute(self.conn, sql, args).await.map_err(|e| database(self.doing, e))
     }
 
-    pub async fn rows(&mut self, sql: &'static str, args: Args) -> Result<Vec<PgRow>, StoreError> {
+    pub async fn rows(&mut self, sql: impl SqlSafeStr + Send, args: Args) -> Result<Vec<PgRow>, StoreError> {
         Counts::add(&self.counts.statements, 1);
         fetch(self.conn, sql, args).await.map_err(|e| database(self.doing, e))
     }
@@ -127,14 +127,14 @@ impl Pool {
     pub async fn rows(
         &self,
         doing: &'static str,
-        sql: &'static str,
+        sql: impl SqlSafeStr + Send,
         args: impl Fn() -> Args,
     ) -> Result<Vec<PgRow>, StoreError> {
-        let mut gone = 0;
+        let (mut gone, sql) = (0, sql.into_sql_str());
         loop {
             let mut conn = self.acquire().await.map_err(|e| database(doing, e))?;
             Counts::add(&self.counts.statements, 1);
-            match fetch(&mut conn, sql, args()).await {
+            match fetch(&mut conn, sql.clone(), args()).await {
                 Ok(rows) => return Ok(rows),
                 Err(error) if is_gone(&error) && gone < Self::MAX => {
                     gone += 1;
@@ -192,7 +192,7 @@ pub(super) async fn within<T>(
 
 pub(super) async fn execute(
     conn: &mut PgConnection,
-    sql: &'static str,
+    sql: impl SqlSafeStr + Send,
     args: Args,
 ) -> Result<u64, sqlx::Error> {
     let args = args.ready()?;
@@ -201,7 +201,7 @@ pub(super) async fn execute(
 
 pub(super) async fn fetch(
     conn: &mut PgConnection,
-    sql: &'static str,
+    sql: impl SqlSafeStr + Send,
     args: Args,
 ) -> Result<Vec<PgRow>, sqlx::Error> {
     let args = args.ready()?;

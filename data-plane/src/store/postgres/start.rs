@@ -21,6 +21,7 @@ use crate::store::{
 pub(super) const KNOWN: &str = include_str!("sql/start_known.sql");
 pub(super) const ONCE: &str = include_str!("sql/start_once.sql");
 pub(super) const INSTANCE: &str = include_str!("sql/start_instance.sql");
+pub(super) const LISTED: &str = include_str!("sql/start_listed.sql");
 pub(super) const BIRTH: &str = include_str!("sql/start_birth.sql");
 pub(super) const READY: &str = include_str!("sql/start_ready.sql");
 
@@ -102,7 +103,12 @@ async fn store(new: &[(i64, &Start)], session: &mut Session<'_>) -> Result<(), T
             return Err(Trouble::Again);
         }
     }
-    for (sql, args) in [(INSTANCE, instance_args(new)), (BIRTH, birth_args(new)), (READY, ready_args(new))] {
+    for (sql, args) in [
+        (INSTANCE, instance_args(new)),
+        (LISTED, listed_args(new)),
+        (BIRTH, birth_args(new)),
+        (READY, ready_args(new)),
+    ] {
         session.execute(sql, args).await?;
     }
     Ok(())
@@ -121,6 +127,15 @@ fn instance_args(new: &[(i64, &Start)]) -> Args {
         .with(births().map(|birth| birth.created_at.0).collect::<Vec<_>>())
         .with(births().map(|birth| birth.fire_at.0).collect::<Vec<_>>())
         .with(status_code(Status::Scheduled))
+}
+
+fn listed_args(new: &[(i64, &Start)]) -> Args {
+    let births = || new.iter().map(|(_, start)| &start.birth);
+    Args::new()
+        .with(births().map(|birth| bucket(birth.instance.0)).collect::<Vec<_>>())
+        .with(births().map(|birth| birth.instance.0).collect::<Vec<_>>())
+        .with(new.iter().map(|(tenant_no, _)| *tenant_no).collect::<Vec<_>>())
+        .with(births().map(|birth| birth.created_at.0).collect::<Vec<_>>())
 }
 
 fn birth_args(new: &[(i64, &Start)]) -> Args {

@@ -8,7 +8,7 @@ use std::{future::Future, sync::Arc};
 
 use sqlx::{PgConnection, Postgres, pool::PoolConnection};
 
-use super::session::{Args, Pool, Session, database, execute, sqlstate, unknown};
+use super::session::{Pool, Session, database, sqlstate, unknown, within};
 use crate::store::{StoreError, counts::Counts};
 
 /// One write operation. It may run more than once, so it only borrows what it was given.
@@ -139,7 +139,8 @@ impl Transaction {
 
     async fn control(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
         match self.conn.as_mut() {
-            Some(conn) => execute(conn, sql, Args::new()).await.map(drop),
+            // Not prepared: one message, and nothing that a pooler has to remember.
+            Some(conn) => within(sqlx::raw_sql(sql).execute(&mut **conn)).await.map(drop),
             None => Ok(()),
         }
     }

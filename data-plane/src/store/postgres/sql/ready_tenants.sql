@@ -10,7 +10,9 @@ WITH RECURSIVE walk (tenant_no) AS (
 )
 SELECT f.tenant_id
 FROM walk
-JOIN tenant_fences f ON f.tenant_no = walk.tenant_no AND f.mode IN ('active', 'guest')
+CROSS JOIN LATERAL (
+  SELECT f.tenant_id FROM tenant_fences f WHERE f.tenant_no = walk.tenant_no AND f.mode IN ('active', 'guest') LIMIT 1
+) f
 WHERE (SELECT l.shard FROM shard_leases l WHERE l.shard = $1 AND l.lease_epoch = $2) IS NOT NULL
   AND (
     -- one range per priority, so that rows that are not due never stand in front of due ones

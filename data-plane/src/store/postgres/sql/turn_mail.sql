@@ -1,4 +1,2 @@
 -- Mail of instances that want to close.
-SELECT m.seq, m.instance_id
-FROM unnest($1::uuid[]) AS v (id)
-JOIN inbox m ON m.instance_id = v.id
+SELECT m.seq, m.instance_id FROM inbox m WHERE m.instance_id = ANY($1::uuid[])
