@@ -13,10 +13,7 @@ use orch8_proto::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    replicas::Replicas,
-    router::{Placement, Router},
-};
+use crate::{replicas::Replicas, router::Router, store::Placement};
 
 /// Between two attempts to reach the control plane.
 const AGAIN: Duration = Duration::from_millis(500);

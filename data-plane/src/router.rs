@@ -8,20 +8,12 @@ use std::{
 };
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use orch8_model::{Fault, PlacementEpoch, Reason, StoreName, TenantId};
+use orch8_model::{Fault, Reason, StoreName, TenantId};
 
 use crate::{
     shard::StoreRoom,
-    store::{Fence, FenceMode, StoreError, TenantHandle},
+    store::{Fence, FenceMode, Placement, StoreError, TenantHandle},
 };
-
-/// Where a tenant's rows are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placement {
-    pub tenant: TenantId,
-    pub store: StoreName,
-    pub epoch: PlacementEpoch,
-}
 
 /// A tenant's place: the store's room and the handle its operations want.
 #[derive(Clone, Debug)]
@@ -68,7 +60,7 @@ impl Router {
             Fault::new(Reason::StoreUnsupported, "this process does not serve the store of this tenant")
                 .with("store", &placement.store)
         })?;
-        let tenant = TenantHandle { tenant: tenant.clone(), placement: placement.epoch };
+        let tenant = TenantHandle::of(placement);
         Ok(Routed { room: Arc::clone(room), tenant })
     }
 
