@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("orch8-control-plane", &["orch8-model", "orch8-seal", "orch8-proto", "orch8-authority"]),
     ("orch8-data-plane", &["orch8-model", "orch8-seal", "orch8-proto", "orch8-engine"]),
     ("orch8-worker", &["orch8-proto"]),
+    ("orch8-test-postgres", &[]),
     (
         "orch8",
         &[
