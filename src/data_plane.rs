@@ -10,7 +10,10 @@ use orch8_data_plane::{
     shard::ShardConfig,
     store::Store,
 };
-use orch8_proto::{client::Dial, serve::Services};
+use orch8_proto::{
+    client::{ChannelProblem, Dial},
+    serve::Services,
+};
 use serde_json::json;
 use tonic::transport::Channel;
 
@@ -20,6 +23,11 @@ use crate::{
     lifetime::{self, Front, Household, LogForm},
     screen::Screen,
 };
+
+/// A replica of the control plane that has gone silent is left for the next one while that still counts this node as
+/// live: a heartbeat is three seconds old by then, and the next has to come within ten.
+const PING_EVERY: Duration = Duration::from_secs(2);
+const PING_ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = r#"Examples:
   orch8 data-plane migrate --config node.toml           make or upgrade the tables of its stores
@@ -136,7 +144,15 @@ async fn serve(flags: &DataPlaneFlags, key: KeyFlags, form: LogForm) -> anyhow::
 fn channels(uplink: &Uplink) -> anyhow::Result<Vec<Channel>> {
     let dial =
         Dial { tls: uplink.tls.clone(), user_agent: concat!("orch8-data-plane/", env!("CARGO_PKG_VERSION")) };
-    let channels = uplink.addresses.iter().map(|address| dial.endpoint(address).map(|e| e.connect_lazy()));
+    let channels = uplink.addresses.iter().map(|address| {
+        let endpoint = dial.endpoint(address)?;
+        Ok::<_, ChannelProblem>(
+            endpoint
+                .http2_keep_alive_interval(PING_EVERY)
+                .keep_alive_timeout(PING_ANSWER_WITHIN)
+                .connect_lazy(),
+        )
+    });
     Ok(channels.collect::<Result<_, _>>()?)
 }
 

@@ -12,6 +12,7 @@ use orch8_proto::{
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
 
 use crate::{replicas::Replicas, router::Router, store::Placement};
 
@@ -37,14 +38,15 @@ impl Directory {
     ) {
         let mut follower = Follower::new();
         while !stop.is_cancelled() {
+            let replica = self.control_plane.chosen();
             let ended = tokio::select! {
-                ended = self.watch(&mut follower, &keys, &router, &known) => ended,
+                ended = self.watch(replica.channel, &mut follower, &keys, &router, &known) => ended,
                 () = stop.cancelled() => return,
             };
             if let Err(why) = ended {
                 tracing::warn!(node.id = %self.node, why, "the control plane is out of sight; going on with what is known");
                 // Another replica counts its changes alike, so the token stays good.
-                self.control_plane.move_on();
+                self.control_plane.move_on(replica.number);
             }
             tokio::select! {
                 () = tokio::time::sleep(AGAIN) => {}
@@ -56,6 +58,7 @@ impl Directory {
     /// One stream, until it ends.
     async fn watch(
         &self,
+        replica: Channel,
         follower: &mut Follower,
         keys: &KeyRing,
         router: &Router,
@@ -67,7 +70,7 @@ impl Directory {
             stores: self.stores.iter().map(ToString::to_string).collect(),
             resume_token: follower.resume_token(),
         });
-        let mut client = FleetServiceClient::new(self.control_plane.channel());
+        let mut client = FleetServiceClient::new(replica);
         let mut stream = client.watch(request).await.map_err(|e| e.message().to_owned())?.into_inner();
         while let Some(part) = stream.message().await.map_err(|e| e.message().to_owned())? {
             let Some(group) = follower.push(part) else { continue };
@@ -79,11 +82,7 @@ impl Directory {
                     None
                 }
             });
-            if let Err(error) = router.learn(placements.collect(), group.full).await {
-                // Taken up again from the beginning: half a group is not known.
-                *follower = Follower::new();
-                return Err(error.to_string());
-            }
+            router.learn(placements.collect(), group.full).await;
             known.send_replace(true);
         }
         Ok(())

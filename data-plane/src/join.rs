@@ -24,6 +24,7 @@ use tokio::{
 };
 use tokio_stream::wrappers::{ReceiverStream, WatchStream};
 use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
 use uuid::Uuid;
 
 use crate::{
@@ -73,11 +74,12 @@ impl Membership {
             .map(|room| (room.name().clone(), Seat::new(Arc::clone(room), &leave)))
             .collect();
         while !leave.is_cancelled() {
-            match self.attend(process, &seats, &leave).await {
+            let replica = self.control_plane.chosen();
+            match self.attend(replica.channel, process, &seats, &leave).await {
                 Ok(()) => return,
                 Err(why) => {
                     tracing::warn!(node.id = %self.node, why, "not in the fleet now; going on with what is owned");
-                    self.control_plane.move_on();
+                    self.control_plane.move_on(replica.number);
                 }
             }
             tokio::select! {
@@ -90,6 +92,7 @@ impl Membership {
     /// One stream. `Ok`: this node has left.
     async fn attend(
         &self,
+        replica: Channel,
         process: Uuid,
         seats: &HashMap<StoreName, Seat>,
         leave: &CancellationToken,
@@ -99,7 +102,7 @@ impl Membership {
         let hello = v1::JoinRequest { frame: Some(Say::Hello(self.hello(process))) };
         say.send(hello).await.map_err(|e| e.to_string())?;
         let request = self.control_plane.request(ReceiverStream::new(outbox));
-        let mut client = FleetServiceClient::new(self.control_plane.channel());
+        let mut client = FleetServiceClient::new(replica);
         let mut told = tokio::select! {
             opened = client.join(request) => opened.map_err(said)?.into_inner(),
             () = leave.cancelled() => return Ok(()),
@@ -170,18 +173,36 @@ impl Seat {
     }
 }
 
-/// Owns what is wanted, again and again until the store agrees.
+/// Owns what is wanted, again and again until the store agrees. An owner that its store put out is made anew: if it is
+/// another node's by now the store says so, and if the store was restored from a backup it takes the lease once more.
 async fn follow(
     room: Arc<StoreRoom>,
     mut wanted: watch::Receiver<Leases>,
     refused: Arc<Mutex<Vec<(Lease, LeaseEpoch)>>>,
     news: watch::Sender<()>,
 ) {
-    while wanted.changed().await.is_ok() {
+    let mut changes = room.changes();
+    let mut settled = Leases::new();
+    loop {
+        tokio::select! {
+            told = wanted.changed() => match told {
+                Ok(()) => {}
+                Err(_) => return,
+            },
+            Ok(()) = changes.changed() => {
+                if !room.lacks(&settled) {
+                    continue;
+                }
+                sleep(AGAIN).await;
+            }
+        }
         loop {
             let leases = wanted.borrow_and_update().clone();
+            changes.mark_unchanged();
             match room.own(&leases).await {
                 Ok(unwilling) => {
+                    settled = leases;
+                    settled.retain(|shard, _| !unwilling.iter().any(|(lease, _)| lease.shard == *shard));
                     *refused.lock().unwrap_or_else(PoisonError::into_inner) = unwilling;
                     news.send_replace(());
                     break;

@@ -23,6 +23,14 @@ pub struct Replicas {
     chosen: Arc<AtomicUsize>,
 }
 
+/// One of them, and which.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    pub channel: Channel,
+    /// For [`Replicas::move_on`].
+    pub number: usize,
+}
+
 impl Replicas {
     /// Without a key the node is known by its client certificate.
     ///
@@ -40,14 +48,16 @@ impl Replicas {
     }
 
     /// The replica in use.
-    pub fn channel(&self) -> Channel {
-        let chosen = self.chosen.load(Ordering::Relaxed) % self.channels.len();
-        self.channels[chosen].clone()
+    pub fn chosen(&self) -> Replica {
+        let number = self.chosen.load(Ordering::Relaxed);
+        Replica { channel: self.channels[number % self.channels.len()].clone(), number }
     }
 
-    /// The replica in use does not answer: the next one, from now on.
-    pub fn move_on(&self) {
-        self.chosen.fetch_add(1, Ordering::Relaxed);
+    /// A replica does not answer: the next one, from now on. Whoever says so of one that was left already is late: two
+    /// streams that break together move on once.
+    pub fn move_on(&self, from: usize) {
+        let next = from.wrapping_add(1);
+        let _left_already = self.chosen.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// A request with the key.
@@ -63,5 +73,25 @@ impl Replicas {
 impl fmt::Debug for Replicas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Replicas({})", self.channels.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn two_streams_that_break_together_find_the_replica_that_is_left() {
+        let channel = |port: u16| {
+            tonic::transport::Endpoint::from_shared(format!("http://127.0.0.1:{port}")).expect("an address")
+        };
+        let channels = (1..=2).map(|port| channel(port).connect_lazy()).collect();
+        let replicas = Replicas::new(channels, None).expect("two");
+        let (watch, join) = (replicas.chosen(), replicas.chosen());
+        replicas.move_on(watch.number);
+        replicas.move_on(join.number);
+        assert_eq!(replicas.chosen().number, watch.number + 1);
+        replicas.move_on(replicas.chosen().number);
+        assert_eq!(replicas.chosen().number, watch.number + 2, "and the first again when the second breaks");
     }
 }

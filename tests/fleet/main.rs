@@ -3,7 +3,14 @@
 
 mod demo;
 mod identity;
+mod lost_store;
+mod moved;
+mod names;
+mod replicas;
+mod rest;
+mod restored;
 #[path = "../rig/mod.rs"]
 mod rig;
+mod slow_store;
 mod takeover;
 mod two_nodes;

@@ -19,10 +19,28 @@ pub const STORE: &str = "main";
 const FASTER: &str = "10";
 
 /// The database a test runs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
+    #[default]
     Sqlite,
     Postgres,
+}
+
+/// What a fleet is made of.
+#[derive(Default)]
+pub struct Plan {
+    pub kind: Kind,
+    pub nodes: usize,
+    /// Where [`STORE`] is, if not in a database of its own.
+    pub store_url: Option<String>,
+    /// Stores beside it, of the same kind.
+    pub more_stores: Vec<(&'static str, String)>,
+    /// Where the control plane keeps its own, if not in a file.
+    pub control_url: Option<String>,
+    /// Replicas of the control plane beside the first.
+    pub replicas: usize,
+    /// Times of leases and sessions are those of every day.
+    pub full_length: bool,
 }
 
 /// Processes on addresses of their own, ended when dropped.
@@ -30,8 +48,13 @@ pub struct Fleet {
     dir: tempfile::TempDir,
     kind: Kind,
     pub store_url: String,
+    /// Every store of every node, [`STORE`] first: name and address.
+    stores: Vec<(&'static str, String)>,
     pub control: Process,
+    /// More replicas of the control plane.
+    pub replicas: Vec<Process>,
     pub nodes: Vec<Process>,
+    faster: &'static str,
     operator_key: String,
     node_key: String,
 }
@@ -49,56 +72,98 @@ pub struct Process {
 impl Fleet {
     /// A control plane on SQLite and so many nodes; of a SQLite store one node at most can be alive.
     pub async fn start(kind: Kind, nodes: usize) -> Self {
-        let dir = tempfile::tempdir().expect("a folder");
-        let store_url = match kind {
-            Kind::Sqlite => format!("sqlite:{}", dir.path().join("store.db").display()),
-            Kind::Postgres => orch8_test_postgres::database(),
-        };
-        let control_url = format!("sqlite:{}", dir.path().join("control.db").display());
-        Self::start_on(dir, kind, &control_url, store_url, nodes).await
+        Self::start_as(Plan { kind, nodes, ..Plan::default() }).await
     }
 
-    async fn start_on(
-        dir: tempfile::TempDir,
-        kind: Kind,
-        control_url: &str,
-        store_url: String,
-        nodes: usize,
-    ) -> Self {
-        let place = place();
-        let config = dir.path().join("control.toml");
-        write(&config, &format!("listen = \"{place}\"\ndatabase = \"{control_url}\"\n"));
-        let operator_key = init(&config);
-        let control = Process::new(dir.path(), "control-plane", &config, &place);
-        let mut fleet =
-            Self { dir, kind, store_url, control, nodes: Vec::new(), operator_key, node_key: String::new() };
-        fleet.control.up();
+    /// Whatever is planned.
+    pub async fn start_as(plan: Plan) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store_url = plan.store_url.unwrap_or_else(|| match plan.kind {
+            Kind::Sqlite => format!("sqlite:{}", dir.path().join("store.db").display()),
+            Kind::Postgres => orch8_test_postgres::database(),
+        });
+        let own = format!("sqlite:{}", dir.path().join("control.db").display());
+        let control_url = plan.control_url.unwrap_or(own);
+        let mut controls = Vec::new();
+        for n in 0..=plan.replicas {
+            let place = place();
+            let name = if n == 0 { "control.toml".to_owned() } else { format!("control-{n}.toml") };
+            let config = dir.path().join(name);
+            write(&config, &format!("listen = \"{place}\"\ndatabase = \"{control_url}\"\n"));
+            controls.push((config, place));
+        }
+        let operator_key = init(&controls[0].0);
+        let faster = if plan.full_length { "1" } else { FASTER };
+        let mut controls: Vec<Process> = controls
+            .iter()
+            .map(|(config, place)| Process::new(dir.path(), "control-plane", config, place, faster))
+            .collect();
+        controls.iter_mut().for_each(Process::up);
+        let stores = [(STORE, store_url.clone())].into_iter().chain(plan.more_stores).collect();
+        let control = controls.remove(0);
+        let mut fleet = Self {
+            dir,
+            kind: plan.kind,
+            store_url,
+            stores,
+            control,
+            replicas: controls,
+            nodes: Vec::new(),
+            faster,
+            operator_key,
+            node_key: String::new(),
+        };
         fleet.ready().await;
         fleet.register().await;
-        for _ in 0..nodes {
+        for _ in 0..plan.nodes {
             fleet.add_node();
         }
-        fleet.owner().await;
+        if plan.nodes > 0 {
+            fleet.owner().await;
+        }
         fleet
+    }
+
+    /// The same with leases and sessions of their real length.
+    pub async fn start_at_full_length(kind: Kind, nodes: usize) -> Self {
+        Self::start_as(Plan { kind, nodes, full_length: true, ..Plan::default() }).await
     }
 
     /// Clients of the control plane, with the operator's key.
     pub fn operator(&self) -> Client {
-        Client::new(&self.control.address, &self.operator_key)
+        self.operator_at(&self.control.address)
     }
 
-    /// Another node on the same store.
+    /// The same at another replica.
+    pub fn operator_at(&self, address: &str) -> Client {
+        Client::new(address, &self.operator_key)
+    }
+
+    /// Another node on the same stores.
     pub fn add_node(&mut self) {
-        let (n, place) = (self.nodes.len() + 1, place());
-        let config = self.dir.path().join(format!("node-{n}.toml"));
-        let text = format!(
-            "node = \"n{n}\"\nlisten = \"{place}\"\nadvertise = \"http://{place}\"\ncontrol_plane = [\"{}\"]\nkey = \"{}\"\n\n[stores.{STORE}]\nurl = \"{}\"\n",
-            self.control.address, self.node_key, self.store_url,
-        );
-        write(&config, &text);
-        let mut node = Process::new(self.dir.path(), "data-plane", &config, &place);
-        node.up();
+        let node = self.process_of_node(self.nodes.len() + 1);
         self.nodes.push(node);
+        self.nodes.last_mut().expect("one").up();
+    }
+
+    /// One more process with the name of node `n`, counted from 1, at another place; not started.
+    pub fn process_of_node(&self, n: usize) -> Process {
+        let place = place();
+        let config = self.dir.path().join(format!("node-{n}-{}.toml", place.replace([':', '.'], "-")));
+        let controls: Vec<String> = std::iter::once(&self.control)
+            .chain(&self.replicas)
+            .map(|control| format!("\"{}\"", control.address))
+            .collect();
+        let mut text = format!(
+            "node = \"n{n}\"\nlisten = \"{place}\"\nadvertise = \"http://{place}\"\ncontrol_plane = [{}]\nkey = \"{}\"\ndrain = \"3s\"\n",
+            controls.join(", "),
+            self.node_key,
+        );
+        for (name, url) in &self.stores {
+            text += &format!("[stores.{name}]\nurl = \"{url}\"\n");
+        }
+        write(&config, &text);
+        Process::new(self.dir.path(), "data-plane", &config, &place, self.faster)
     }
 
     /// Index of the node that owns every shard, once there is one that the control plane believes alive.
@@ -114,28 +179,54 @@ impl Fleet {
     }
 
     async fn owner_now(&self) -> Option<usize> {
+        let (node, _) = self.owner_of(STORE).await?;
+        Some(node)
+    }
+
+    /// The node that owns every shard of a store and is believed alive, and the epoch.
+    pub async fn owner_of(&self, store: &str) -> Option<(usize, u64)> {
         let fleet =
             self.operator().fleet().describe_fleet(v1::DescribeFleetRequest {}).await.ok()?.into_inner();
-        let [all] = fleet.shards.as_slice() else { return None };
+        let of_store: Vec<_> = fleet.shards.iter().filter(|shards| shards.store == store).collect();
+        let [all] = of_store.as_slice() else { return None };
         let live = fleet.nodes.iter().any(|node| node.node_id == all.node_id && node.live);
         if !live {
             return None;
         }
-        all.node_id.strip_prefix('n')?.parse::<usize>().ok().map(|n| n - 1)
+        let node = all.node_id.strip_prefix('n')?.parse::<usize>().ok()?;
+        Some((node - 1, all.lease_epoch))
     }
 
     /// A tenant placed in the store; clients with a key of all its roles, at the owner of the shards.
     pub async fn tenant(&self, tenant: &str) -> Client {
+        self.tenant_in(tenant, STORE).await
+    }
+
+    /// The same in another store.
+    pub async fn tenant_in(&self, tenant: &str, store: &str) -> Client {
         let operator = self.operator();
         let request = v1::CreateTenantRequest { tenant_id: tenant.into(), ..Default::default() };
         operator.tenants().create_tenant(request).await.expect("a tenant");
-        let request = v1::SetPlacementRequest { tenant_id: tenant.into(), store: STORE.into(), epoch: 1 };
-        operator.placements().set_placement(request).await.expect("a placement");
+        self.place(tenant, store, 1).await;
         let roles = [v1::Role::Client, v1::Role::Publisher, v1::Role::Worker];
         let key = self.key(tenant, &roles).await;
-        let client = Client::new(&self.nodes[self.owner().await].address, &key);
+        let began = Instant::now();
+        let owner = loop {
+            if let Some((owner, _)) = self.owner_of(store).await {
+                break owner;
+            }
+            assert!(began.elapsed() < PATIENCE, "nobody owns {store}: {}", self.logs());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        let client = Client::new(&self.nodes[owner].address, &key);
         self.known(&client).await;
         client
+    }
+
+    /// Places a tenant.
+    pub async fn place(&self, tenant: &str, store: &str, epoch: u64) {
+        let request = v1::SetPlacementRequest { tenant_id: tenant.into(), store: store.into(), epoch };
+        self.operator().placements().set_placement(request).await.expect("a placement");
     }
 
     /// The same key at another node.
@@ -176,7 +267,7 @@ impl Fleet {
 
     /// Ends of all logs.
     pub fn logs(&self) -> String {
-        let all = std::iter::once(&self.control).chain(&self.nodes);
+        let all = std::iter::once(&self.control).chain(&self.replicas).chain(&self.nodes);
         all.map(|process| format!("== {}\n{}\n", process.name, process.log_end())).collect()
     }
 
@@ -195,18 +286,20 @@ impl Fleet {
             Kind::Sqlite => v1::StoreKind::Sqlite,
             Kind::Postgres => v1::StoreKind::Postgres,
         };
-        let request = v1::RegisterStoreRequest { name: STORE.into(), kind: kind.into() };
-        self.operator().placements().register_store(request).await.expect("a store");
+        for (name, _) in &self.stores {
+            let request = v1::RegisterStoreRequest { name: (*name).into(), kind: kind.into() };
+            self.operator().placements().register_store(request).await.expect("a store");
+        }
         self.node_key = self.key("", &[v1::Role::Node]).await;
     }
 }
 
 impl Process {
-    fn new(dir: &Path, what: &str, config: &Path, place: &str) -> Self {
+    fn new(dir: &Path, what: &str, config: &Path, place: &str, faster: &str) -> Self {
         let name = config.file_stem().expect("a name").to_string_lossy().into_owned();
         let config = config.to_str().expect("UTF-8");
         Self {
-            args: [what, "--config", config, "--faster", FASTER].map(str::to_owned).to_vec(),
+            args: [what, "--config", config, "--faster", faster].map(str::to_owned).to_vec(),
             log: dir.join(format!("{name}.log")),
             name,
             child: None,

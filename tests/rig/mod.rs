@@ -4,6 +4,7 @@
 
 pub mod fleet;
 pub mod house;
+pub mod line;
 
 use std::{
     fs,

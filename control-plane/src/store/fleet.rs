@@ -18,6 +18,10 @@ const WRITE: &str = "write of the fleet";
 /// A node that owns nothing and was not heard of for this long is forgotten.
 const FORGET_AFTER_MS: i64 = 24 * 60 * 60 * 1_000;
 
+/// Former processes of a name that are remembered: 16 ids with their commas. More of them alive at a time, and one would
+/// take the name back from its successors.
+const FORMER_BYTES_MAX: i64 = 16 * 37 - 1;
+
 /// A process that takes its place.
 #[derive(Clone, Debug)]
 pub struct Joining {
@@ -89,14 +93,16 @@ impl FleetTx {
         row.map_or(Ok(0), |row| row.get("nodes"))
     }
 
-    /// Whether the name was taken from this process by another, and how long ago that other was heard, if it has not
-    /// left: in milliseconds.
+    /// Whether the name was taken from this process by another, be it many processes ago, and how long ago the one that
+    /// has it now was heard, if it has not left: in milliseconds.
     pub async fn successor_heard(
         &mut self,
         node: &NodeName,
         process: ProcessId,
     ) -> Result<Option<i64>, ControlStoreError> {
-        let sql = "SELECT seen_at FROM nodes WHERE node_id = $1 AND former_id = $2 AND left_at IS NULL";
+        let sql = "SELECT seen_at FROM nodes
+                   WHERE node_id = $1 AND process_id <> $2 AND left_at IS NULL
+                     AND ',' || former_id || ',' LIKE '%,' || $2 || ',%'";
         let read = statement(READ, sql).bind(node.as_str()).bind(process.to_string());
         let seen_at = self.tx.row(read).await?.map(|row| row.get("seen_at")).transpose()?;
         Ok(seen_at.map(|at| self.now.since(Millis(at))))
@@ -110,7 +116,8 @@ impl FleetTx {
                        SET process_id = excluded.process_id, address = excluded.address, stores = excluded.stores,
                            seen_at = excluded.seen_at, left_at = NULL,
                            former_id = CASE WHEN nodes.process_id = excluded.process_id THEN nodes.former_id
-                                            ELSE nodes.process_id END,
+                                            ELSE substr(nodes.process_id || coalesce(',' || nodes.former_id, ''),
+                                                        1, CAST($6 AS INTEGER)) END,
                            -- Who only comes back has been here all the time.
                            joined_at = CASE WHEN nodes.process_id = excluded.process_id AND nodes.left_at IS NULL
                                             THEN nodes.joined_at ELSE excluded.joined_at END";
@@ -120,7 +127,8 @@ impl FleetTx {
             .bind(joining.process.to_string())
             .bind(joining.address.as_str())
             .bind(names.join(","))
-            .bind(self.now.0);
+            .bind(self.now.0)
+            .bind(FORMER_BYTES_MAX);
         self.tx.run(write).await?;
         bump(&mut self.tx, Counter::Fleet).await.map(drop)
     }

@@ -29,7 +29,7 @@ struct Looked {
 pub async fn lead(plane: ControlPlane) {
     let stopped = plane.fleet.stopped();
     let mut views = plane.fleet.views();
-    let mut leader = Leader { me: Uuid::new_v4().to_string(), plane, sole_since: None, looked: None };
+    let mut leader = Leader { me: Uuid::new_v4().to_string(), plane, listening: None, looked: None };
     loop {
         views.mark_unchanged();
         if let Err(error) = leader.look().await {
@@ -49,23 +49,37 @@ pub async fn lead(plane: ControlPlane) {
     }
 }
 
+/// Since when it listens without a break, and when that was true last: whoever was asleep heard nobody.
+#[derive(Clone, Copy, Debug)]
+struct Listening {
+    since: Millis,
+    until: Millis,
+}
+
+impl Listening {
+    /// Goes on, unless there was a break of more than `most`.
+    fn at(now: Millis, before: Option<Self>, most: Duration) -> Self {
+        let unbroken = |before: &Self| Duration::from_millis(now.since(before.until).unsigned_abs()) <= most;
+        let since = before.filter(unbroken).map_or(now, |before| before.since);
+        Self { since, until: now }
+    }
+}
+
 struct Leader {
     plane: ControlPlane,
     /// This replica, since its start.
     me: String,
-    /// Since when a replica that has its database for itself listens.
-    sole_since: Option<Millis>,
+    /// Of a replica that has its database for itself.
+    listening: Option<Listening>,
     looked: Option<Looked>,
 }
 
 impl Leader {
     async fn look(&mut self) -> Result<(), ControlStoreError> {
         let (store, times) = (&self.plane.store, self.plane.times);
-        let sole_since = match self.sole_since {
-            Some(since) => since,
-            None => *self.sole_since.insert(store.now().await?),
-        };
-        let Some(term) = store.campaign(&self.me, times.lead_for(), sole_since).await? else {
+        let listening = Listening::at(store.now().await?, self.listening, times.lead_for());
+        self.listening = Some(listening);
+        let Some(term) = store.campaign(&self.me, times.lead_for(), listening.since).await? else {
             self.looked = None;
             return Ok(());
         };
@@ -128,6 +142,24 @@ fn tell(given: &[Given]) {
         match node {
             Some(node) => tracing::info!(%store, node.id = %node, "shards given"),
             None => tracing::warn!(%store, "shards that nobody owns: no node that serves this store is live"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_was_asleep_listens_anew() {
+        let most = Duration::from_millis(500);
+        let mut listening = None;
+        for (now, since) in
+            [(0, 0), (400, 0), (900, 0), (1_401, 1_401), (1_500, 1_401), (900, 900), (950, 900)]
+        {
+            let at = Listening::at(Millis(now), listening, most);
+            assert_eq!(at.since, Millis(since), "{now}");
+            listening = Some(at);
         }
     }
 }

@@ -147,6 +147,11 @@ impl Sessions {
         self.with(|board, _| board.forget(shard));
     }
 
+    /// A tenant is placed in another store: its sessions end with `SHARD_MOVING`.
+    pub fn send_away(&self, tenant: &TenantId) {
+        self.with(|board, now| board.send_away(tenant, now));
+    }
+
     /// This node owns shards of the store: sessions may open.
     pub fn stand_up(&self) {
         self.with(|board, _| board.stand_up());

@@ -41,6 +41,8 @@ pub struct StoreRoom {
     tenures: Mutex<BTreeMap<Shard, Tenure>>,
     /// Rung whenever a tenure begins or ends.
     changed: watch::Sender<()>,
+    /// Nothing is taken any more.
+    closing: CancellationToken,
 }
 
 /// A shard while this node owns it.
@@ -84,6 +86,7 @@ impl StoreRoom {
             committers: committers.collect(),
             tenures: Mutex::default(),
             changed: watch::Sender::new(()),
+            closing: CancellationToken::new(),
             mailboxes,
             store,
         });
@@ -118,7 +121,11 @@ impl StoreRoom {
 
     /// `Some`: refused, with what the store holds.
     async fn take(self: &Arc<Self>, lease: Lease) -> Result<Option<(Lease, LeaseEpoch)>, StoreError> {
+        if self.closing.is_cancelled() {
+            return Ok(None);
+        }
         match self.store.raise(lease.shard, &self.node, lease.epoch).await? {
+            Raised::Won { .. } if self.closing.is_cancelled() => Ok(None),
             Raised::Won { lease, commit_seq } => {
                 tracing::info!(store = %self.name, shard.id = %lease.shard, lease.epoch = %lease.epoch, commit_seq, "shard taken");
                 self.begin(lease);
@@ -181,14 +188,21 @@ impl StoreRoom {
         }
     }
 
-    /// Ends every owner.
+    /// Ends every owner, and takes no shard any more.
     pub async fn release_all(&self) {
+        self.closing.cancel();
         join_all(self.owned().into_keys().map(|shard| self.release(shard))).await;
     }
 
     /// The shards owned now, with their epochs.
     pub fn owned(&self) -> BTreeMap<Shard, LeaseEpoch> {
         self.tenures().iter().map(|(shard, tenure)| (*shard, tenure.epoch)).collect()
+    }
+
+    /// Whether a wanted shard has no owner here although nobody told it to end: it was put out by its store.
+    pub fn lacks(&self, wanted: &BTreeMap<Shard, LeaseEpoch>) -> bool {
+        let tenures = self.tenures();
+        !self.closing.is_cancelled() && wanted.keys().any(|shard| !tenures.contains_key(shard))
     }
 
     /// Rung whenever a shard comes or goes.

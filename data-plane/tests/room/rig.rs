@@ -58,7 +58,7 @@ impl Room {
         let tenant = TenantId::parse("acme").expect("a name");
         let epoch = PlacementEpoch::new(1).expect("small");
         let placement = Placement { tenant: tenant.clone(), store: name, epoch };
-        router.learn(vec![placement], true).await.expect("learned");
+        router.learn(vec![placement], true).await;
         Self { plane: DataPlane { router, leaving: CancellationToken::new() }, tenant, room, _folder: None }
     }
 

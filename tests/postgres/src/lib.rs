@@ -27,6 +27,19 @@ pub fn database() -> String {
     shared().database()
 }
 
+/// What a statement answers, a line for each row; as anybody with the address could ask.
+pub fn ask(url: &str, sql: &str) -> String {
+    let said = Command::new(binaries().join("psql"))
+        .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1", "--dbname"])
+        .arg(url)
+        .args(["--command", sql])
+        .stdin(Stdio::null())
+        .output()
+        .expect("psql runs");
+    assert!(said.status.success(), "{sql}: {}", String::from_utf8_lossy(&said.stderr));
+    String::from_utf8_lossy(&said.stdout).trim_end().to_owned()
+}
+
 /// The cluster of this process.
 pub fn shared() -> &'static Cluster {
     static SHARED: OnceLock<Cluster> = OnceLock::new();

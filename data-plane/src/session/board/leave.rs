@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use orch8_engine::HowLost;
-use orch8_model::{Fault, Reason, Shard};
+use orch8_model::{Fault, Reason, Shard, TenantId};
 
 use super::{
     Board, Door, Due, Entry, Place, SessionKey,
@@ -93,6 +93,16 @@ impl Board {
             self.tasks.iter().filter(|(_, entry)| unsent(entry)).map(|(task, _)| *task).collect();
         for task in tasks {
             self.remove(task);
+        }
+        self.pump();
+    }
+
+    /// A tenant is placed in another store: the streams of its workers end, so that they come back and find it.
+    pub fn send_away(&mut self, tenant: &TenantId, now: Instant) {
+        let keys: Vec<SessionKey> =
+            self.tenants.get(tenant).into_iter().flat_map(|tenant| tenant.sessions.iter().copied()).collect();
+        for key in keys {
+            self.part(key, None, Some(placed_elsewhere()), now);
         }
         self.pump();
     }
@@ -232,6 +242,11 @@ impl Board {
 /// What a worker reads that has come to a node without the shards of its tenant.
 pub(super) fn elsewhere() -> Fault {
     let text = "this node does not own the shards of this tenant's store; FleetService.FindEndpoints names the one that does";
+    Fault::new(Reason::ShardMoving, text).retry_after(ELSEWHERE)
+}
+
+fn placed_elsewhere() -> Fault {
+    let text = "this tenant is placed in another store; open the session again";
     Fault::new(Reason::ShardMoving, text).retry_after(ELSEWHERE)
 }
 

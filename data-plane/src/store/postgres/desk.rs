@@ -6,7 +6,7 @@ use std::{future::Future, sync::Arc};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::{
-    session::{Pool, Session, database, unknown},
+    session::{Pool, Session, database, is_gone, unknown},
     transaction::{Trouble, Write},
 };
 use crate::store::StoreError;
@@ -101,15 +101,22 @@ impl<S: Small> Clerk<S> {
         let mut group = Vec::new();
         let mut rows = 0;
         let mut next = inbox.recv().await;
+        // Whoever went away while it waited here does not want it any more, and nothing of it was begun.
+        while next.as_ref().is_some_and(|order| order.reply.is_closed()) {
+            next = inbox.recv().await;
+        }
         while let Some(order) = next {
-            rows += order.write.rows();
-            group.push(order);
+            if !order.reply.is_closed() {
+                rows += order.write.rows();
+                group.push(order);
+            }
             next = if rows < Self::ROWS_MAX { inbox.try_recv().ok() } else { None };
         }
         group
     }
 
-    /// When a group fails, each of its writes runs again alone, and only the guilty one fails.
+    /// When a group fails, each of its writes runs again alone, and only the guilty one fails. A server that is away is
+    /// nobody's guilt: it would keep each of them waiting behind all the others.
     async fn run(&self, group: Vec<Order<S>>) {
         let (writes, replies): (Vec<S>, Vec<_>) =
             group.into_iter().map(|order| (order.write, order.reply)).unzip();
@@ -126,11 +133,10 @@ impl<S: Small> Clerk<S> {
                         reply.send(Err(StoreError::OutcomeUnknown { doing, source: Arc::clone(&source) }));
                 }
             }
-            Err(error) if writes.len() == 1 => {
+            Err(error) if writes.len() == 1 || is_away(&error) => {
                 let mut error = Some(error);
                 for reply in replies {
-                    let error =
-                        error.take().unwrap_or_else(|| database(S::DOING, sqlx::Error::WorkerCrashed));
+                    let error = error.take().unwrap_or_else(|| database(S::DOING, sqlx::Error::PoolTimedOut));
                     let _ = reply.send(Err(error));
                 }
             }
@@ -145,6 +151,12 @@ impl<S: Small> Clerk<S> {
             }
         }
     }
+}
+
+/// The server was not reached, or not any more.
+fn is_away(error: &StoreError) -> bool {
+    let StoreError::Database { source, .. } = error else { return false };
+    matches!(source, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed) || is_gone(source)
 }
 
 /// Those that may share the first one's transaction, and the others, each in their order.

@@ -40,22 +40,33 @@ impl From<StoreError> for Trouble {
 const ATTEMPTS_MAX: u32 = 16;
 
 impl Pool {
-    /// Runs a write to its end, whatever becomes of the caller.
+    /// Runs a write to its end, whatever becomes of the caller. One that goes away before there is a connection for it
+    /// has written nothing: what nobody waits for any more keeps nobody waiting.
     pub async fn spawn<W: Write + Send + 'static>(&self, write: W) -> Result<W::Answer, StoreError>
     where
         W::Answer: 'static,
     {
+        let conn = self.acquire().await.map_err(|e| database(W::DOING, e))?;
         let pool = self.clone();
-        let task = tokio::spawn(async move { pool.transact(&write).await });
+        let task = tokio::spawn(async move { pool.transact_from(Some(conn), &write).await });
         // The runtime ends, and the task with it.
         task.await.unwrap_or_else(|_| Err(unknown(W::DOING, sqlx::Error::WorkerCrashed)))
     }
 
     /// Runs a write; to be called where nobody drops the future.
     pub async fn transact<W: Write>(&self, write: &W) -> Result<W::Answer, StoreError> {
+        self.transact_from(None, write).await
+    }
+
+    /// The first attempt takes the connection that is there.
+    async fn transact_from<W: Write>(
+        &self,
+        mut first: Option<PoolConnection<Postgres>>,
+        write: &W,
+    ) -> Result<W::Answer, StoreError> {
         let mut attempt = 1;
         loop {
-            let trouble = match self.attempt(write).await {
+            let trouble = match self.attempt(first.take(), write).await {
                 Ok(answer) => return Ok(answer),
                 Err(trouble) => trouble,
             };
@@ -73,8 +84,12 @@ impl Pool {
         }
     }
 
-    async fn attempt<W: Write>(&self, write: &W) -> Result<W::Answer, Trouble> {
-        let mut tx = self.begin(W::DOING).await?;
+    async fn attempt<W: Write>(
+        &self,
+        conn: Option<PoolConnection<Postgres>>,
+        write: &W,
+    ) -> Result<W::Answer, Trouble> {
+        let mut tx = self.begin_on(conn, W::DOING).await?;
         match write.run(&mut tx.session()).await {
             Ok(answer) => {
                 tx.commit().await?;
@@ -87,11 +102,22 @@ impl Pool {
         }
     }
 
-    /// A connection that turns out to be gone is replaced: nothing has begun yet.
     pub async fn begin(&self, doing: &'static str) -> Result<Transaction, StoreError> {
+        self.begin_on(None, doing).await
+    }
+
+    /// A connection that turns out to be gone is replaced: nothing has begun yet.
+    async fn begin_on(
+        &self,
+        mut first: Option<PoolConnection<Postgres>>,
+        doing: &'static str,
+    ) -> Result<Transaction, StoreError> {
         let mut gone = 0;
         loop {
-            let conn = self.acquire().await.map_err(|e| database(doing, e))?;
+            let conn = match first.take() {
+                Some(conn) => conn,
+                None => self.acquire().await.map_err(|e| database(doing, e))?,
+            };
             let mut tx = Transaction { conn: Some(conn), counts: Arc::clone(&self.counts), doing };
             match tx.control("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await {
                 Ok(()) => {
