@@ -20,7 +20,12 @@ fn run(script: &str) -> Output {
     std::os::unix::fs::symlink(examples, folder.path().join("examples")).expect("a link");
     let bin = Path::new(env!("CARGO_BIN_EXE_orch8")).parent().expect("a folder").to_owned();
     Command::new("timeout")
-        .args(["60", "bash", "-c", &format!("set -e\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}")])
+        .args([
+            "60",
+            "bash",
+            "-c",
+            &format!("set -e\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}"),
+        ])
         .current_dir(folder.path())
         .env_clear()
         .env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default()))

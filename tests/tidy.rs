@@ -45,6 +45,12 @@ struct Rule {
 
 const RULES: &[Rule] = &[
     Rule {
+        what: "a handle of a tenant's rows is made from a placement, or read with the rows",
+        patterns: &["TenantHandle {"],
+        forbidden: &["data-plane/src"],
+        allowed: &["data-plane/src/store"],
+    },
+    Rule {
         what: "sqlx lives in store rooms, and in the raw loops of the bench",
         patterns: &["sqlx::", "use sqlx"],
         forbidden: &["proto", "control-plane", "data-plane", "worker-sdk", "src"],

@@ -14,10 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
-use crate::{
-    replicas::Replicas,
-    router::{Placement, Router},
-};
+use crate::{replicas::Replicas, router::Router, store::Placement};
 
 /// Between two attempts to reach the control plane.
 const AGAIN: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, TryStreamExt as _, future::join_all, stream};
-use orch8_model::{Fault, PlacementEpoch, Reason, StoreName, TenantId};
+use orch8_model::{Fault, Reason, StoreName, TenantId};
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -16,16 +16,8 @@ use tokio::{
 
 use crate::{
     shard::StoreRoom,
-    store::{Fence, FenceMode, StoreError, TenantHandle},
+    store::{Fence, FenceMode, Placement, StoreError, TenantHandle},
 };
-
-/// Where a tenant's rows are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placement {
-    pub tenant: TenantId,
-    pub store: StoreName,
-    pub epoch: PlacementEpoch,
-}
 
 /// A tenant's place: the store's room and the handle its operations want.
 #[derive(Clone, Debug)]
@@ -111,8 +103,7 @@ impl Router {
             Fault::new(Reason::StoreUnsupported, "this process does not serve the store of this tenant")
                 .with("store", &placement.store)
         })?;
-        let tenant = TenantHandle { tenant: tenant.clone(), placement: placement.epoch };
-        Ok(Routed { room: Arc::clone(&step.room), tenant })
+        Ok(Routed { room: Arc::clone(&step.room), tenant: TenantHandle::of(placement) })
     }
 
     fn absent(&self, tenant: &TenantId) -> Fault {

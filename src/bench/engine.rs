@@ -26,10 +26,9 @@ use super::{
     raw_postgres, wal,
 };
 use crate::{
-    child::{Actor, start_engine},
     client::{Server, is_passing},
     connection::Connection,
-    deployment::Deployment,
+    engine::Engine,
 };
 
 /// Steps that run at the same time, over all sessions.
@@ -51,8 +50,8 @@ const SEQUENCE_NAME: &str = "bench-five-steps";
 
 /// A new engine in `dir`, warmed up, then measured for about `time`.
 pub async fn round(base: &Base, dir: &Path, time: Duration, payload: &str) -> anyhow::Result<Round> {
-    let mut engine = Engine::start(base, dir).await?;
-    let connection = engine.connection.clone();
+    let mut engine = Engine::start(dir, base.store()).await?;
+    let connection = engine.connection().clone();
     let server = Server::lazy(&connection.address, &connection.client_key)?;
     publish(&server).await?;
     let crew = Crew::hire(&connection, payload);
@@ -68,54 +67,9 @@ pub async fn round(base: &Base, dir: &Path, time: Duration, payload: &str) -> an
     crew.dismiss().await?;
     engine.terminate().await?;
     let steps_in_all = (WARM_UP_RUNS + runs) * STEPS;
-    let statements_per_step = statements(&engine.counters).map(|statements| statements / steps_in_all as f64);
+    let statements_per_step =
+        statements(&engine.counters()).map(|statements| statements / steps_in_all as f64);
     Ok(Round { steps: runs * STEPS, took, log, statements_per_step })
-}
-
-/// The processes that are measured.
-struct Engine {
-    processes: Processes,
-    connection: Connection,
-    /// Where its stores' counters are left at the end, one file for each process that has any.
-    counters: Vec<PathBuf>,
-}
-
-enum Processes {
-    One(Actor),
-    Fleet(Box<Deployment>),
-}
-
-impl Engine {
-    async fn start(base: &Base, dir: &Path) -> anyhow::Result<Self> {
-        match base {
-            Base::Sqlite => {
-                let counters = dir.join("counters.json");
-                let more = ["--counters", crate::child::text(&counters)?];
-                let exe = std::env::current_exe()?;
-                let (actor, connection) = start_engine(&exe, dir, ([127, 0, 0, 1], 0).into(), &more).await?;
-                Ok(Self { processes: Processes::One(actor), connection, counters: vec![counters] })
-            }
-            Base::Postgres(url) => {
-                let deployment = Box::new(Deployment::start(dir, url).await?);
-                let (connection, counters) = (deployment.connection().clone(), deployment.counters());
-                Ok(Self { processes: Processes::Fleet(deployment), connection, counters })
-            }
-        }
-    }
-
-    fn check(&mut self) -> anyhow::Result<()> {
-        match &mut self.processes {
-            Processes::One(actor) => actor.check(),
-            Processes::Fleet(deployment) => deployment.check(),
-        }
-    }
-
-    async fn terminate(&mut self) -> anyhow::Result<()> {
-        match &mut self.processes {
-            Processes::One(actor) => actor.terminate().await,
-            Processes::Fleet(deployment) => deployment.terminate().await,
-        }
-    }
 }
 
 /// What the database's log sees meanwhile.

@@ -122,6 +122,14 @@ impl Base {
         }
     }
 
+    /// What an engine has to be given.
+    fn store(&self) -> Option<&str> {
+        match self {
+            Self::Sqlite => None,
+            Self::Postgres(url) => Some(url),
+        }
+    }
+
     fn name(&self) -> &'static str {
         match self {
             Self::Sqlite => "SQLite",

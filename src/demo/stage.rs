@@ -11,9 +11,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::ledger::Listening;
 use crate::{
-    child::{Actor, START_LIMIT, start_engine, text},
+    child::{Actor, START_LIMIT, text},
     connection::Connection,
-    deployment::Deployment,
+    engine::{Engine, Part},
 };
 
 /// Who can be killed.
@@ -43,19 +43,9 @@ pub struct Stage {
     dir: PathBuf,
     pace: Duration,
     engine: Engine,
-    connection: Connection,
     ledger: Actor,
     ledger_at: SocketAddr,
     worker: Actor,
-}
-
-/// What runs the workflows.
-#[derive(Debug)]
-enum Engine {
-    /// `orch8 dev`; its address is kept over restarts, so that the worker finds it again.
-    One(Actor, SocketAddr),
-    /// Control plane and nodes in processes of their own.
-    Fleet(Box<Deployment>),
 }
 
 impl Stage {
@@ -64,62 +54,36 @@ impl Stage {
     pub async fn set(dir: &Path, pace: Duration, store: Option<&str>) -> anyhow::Result<Self> {
         let exe = std::env::current_exe().context("finding this executable")?;
         let (ledger, ledger_at) = start_ledger(&exe, dir).await?;
-        let (engine, connection) = match store {
-            None => start_one(&exe, dir, SocketAddr::from(([127, 0, 0, 1], 0))).await?,
-            Some(store) => {
-                let deployment = Box::new(Deployment::start(dir, store).await?);
-                let connection = deployment.connection().clone();
-                (Engine::Fleet(deployment), connection)
-            }
-        };
+        let engine = Engine::start(dir, store).await?;
         let worker = start_worker(&exe, dir, ledger_at, pace)?;
-        Ok(Self { exe, dir: dir.to_owned(), pace, engine, connection, ledger, ledger_at, worker })
+        Ok(Self { exe, dir: dir.to_owned(), pace, engine, ledger, ledger_at, worker })
     }
 
     /// How to reach the engine; the same after a restart.
     pub fn connection(&self) -> &Connection {
-        &self.connection
+        self.engine.connection()
     }
 
     /// Errors: one of them ended by itself; with the end of its log.
     pub fn check(&mut self) -> anyhow::Result<()> {
         self.ledger.check()?;
-        match &mut self.engine {
-            Engine::One(actor, _) => actor.check()?,
-            Engine::Fleet(deployment) => deployment.check()?,
-        }
+        self.engine.check()?;
         self.worker.check()
     }
 
     /// SIGKILL, then a new process. Answers how long nobody was there.
     pub async fn kill_and_restart(&mut self, role: Role) -> anyhow::Result<Duration> {
         let begun = Instant::now();
-        match (role, &mut self.engine) {
-            (Role::Worker, _) => {
+        match role {
+            Role::Engine => self.engine.kill_and_restart(Part::Owner).await?,
+            Role::ControlPlane => self.engine.kill_and_restart(Part::ControlPlane).await?,
+            Role::Worker => {
                 self.worker.kill().await?;
                 self.worker = start_worker(&self.exe, &self.dir, self.ledger_at, self.pace)?;
-            }
-            (Role::Engine | Role::ControlPlane, Engine::One(actor, at)) => {
-                actor.kill().await?;
-                (self.engine, self.connection) = start_one(&self.exe, &self.dir, *at).await?;
-            }
-            (Role::Engine, Engine::Fleet(deployment)) => deployment.kill_owner_and_restart().await?,
-            (Role::ControlPlane, Engine::Fleet(deployment)) => {
-                deployment.kill_control_plane_and_restart().await?
             }
         }
         Ok(begun.elapsed())
     }
-}
-
-async fn start_one(exe: &Path, dir: &Path, listen: SocketAddr) -> anyhow::Result<(Engine, Connection)> {
-    let (actor, connection) = start_engine(exe, dir, listen, &[]).await?;
-    let at = connection
-        .address
-        .strip_prefix("http://")
-        .and_then(|address| address.parse().ok())
-        .with_context(|| format!("the engine listens at {}", connection.address))?;
-    Ok((Engine::One(actor, at), connection))
 }
 
 async fn start_ledger(exe: &Path, dir: &Path) -> anyhow::Result<(Actor, SocketAddr)> {

@@ -19,13 +19,13 @@ use std::{
 
 use futures::future::{join_all, try_join_all};
 use orch8_data_plane::store::{
-    BirthRow, Closing, Commit, Fence, FenceMode, Lease, Raised, Start, Store, TenantHandle, TurnAnswer,
-    TurnWrite,
+    BirthRow, Closing, Commit, Fence, FenceMode, Lease, Placement, Raised, Start, Store, TenantHandle,
+    TurnAnswer, TurnWrite,
 };
 use orch8_engine::Status;
 use orch8_model::{
     ContinuityId, DatabaseUrl, InstanceId, LeaseEpoch, Millis, Namespace, NodeName, PlacementEpoch,
-    SequenceId, Shard, TenantId,
+    SequenceId, Shard, StoreName, TenantId,
 };
 use orch8_seal::shard_of;
 use uuid::Uuid;
@@ -206,13 +206,14 @@ impl Ours {
         }
         let mut tenants = Vec::new();
         for n in 0..TENANTS {
-            let handle = TenantHandle {
+            let placement = Placement {
                 tenant: TenantId::parse(&tenant(n))?,
-                placement: PlacementEpoch::new(1).ok_or("an epoch")?,
+                store: StoreName::parse("speed")?,
+                epoch: PlacementEpoch::new(1).ok_or("an epoch")?,
             };
-            let (tenant, placement) = (handle.tenant.clone(), handle.placement);
+            tenants.push(TenantHandle::of(&placement));
+            let Placement { tenant, epoch: placement, .. } = placement;
             store.set_fence(Fence { tenant, placement, mode: FenceMode::Active, weight: 1 }).await?;
-            tenants.push(handle);
         }
         Ok(Self { url, store, array, committers, leases, tenants })
     }

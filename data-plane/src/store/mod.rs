@@ -26,8 +26,8 @@ pub use error::StoreError;
 pub use postgres::PostgresStore;
 pub use rows::{
     BirthRow, Closing, Commit, Fence, FenceMode, InstanceFilter, InstanceRow, JournalRow, Lease, Loaded,
-    Mail, MailBody, Message, NewSequence, PageAfter, Raised, Ready, Sent, SequencePublished, SequenceRow,
-    Start, Started, TenantHandle, TimerRow, TurnAnswer, TurnWrite,
+    Mail, MailBody, Message, NewSequence, PageAfter, Placement, Raised, Ready, Sent, SequencePublished,
+    SequenceRow, Start, Started, TenantHandle, TimerRow, TurnAnswer, TurnWrite,
 };
 pub use sqlite::SqliteStore;
 

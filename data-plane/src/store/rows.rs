@@ -3,16 +3,55 @@
 use orch8_engine::{SignalKind, Status};
 use orch8_model::{
     ContinuityId, IdempotencyKey, InstanceId, LeaseEpoch, Millis, Namespace, NodeName, PlacementEpoch,
-    SequenceId, SequenceName, Shard, SignalId, TenantId,
+    SequenceId, SequenceName, Shard, SignalId, StoreName, TenantId,
 };
 use orch8_seal::Digest;
 
-/// The only way to a tenant's rows: made by the router from a placement. Writes need it to be the stored placement in a
-/// mode that lets it write; reads need the stored placement, in any mode.
+/// Where a tenant's rows are, as the control plane says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    pub tenant: TenantId,
+    pub store: StoreName,
+    pub epoch: PlacementEpoch,
+}
+
+/// The only way to a tenant's rows, and made from a placement alone. Writes need it to be the stored placement in a mode
+/// that lets it write; reads need the stored placement, in any mode.
+///
+/// There is no handle of a tenant as such:
+///
+/// ```compile_fail
+/// # use orch8_data_plane::store::TenantHandle;
+/// # use orch8_model::{PlacementEpoch, TenantId};
+/// # fn handle(tenant: TenantId) -> TenantHandle {
+/// TenantHandle { tenant, placement: PlacementEpoch::default() }
+/// # }
+/// ```
+///
+/// With a placement there is:
+///
+/// ```
+/// # use orch8_data_plane::store::{Placement, TenantHandle};
+/// # fn handle(placement: &Placement) -> TenantHandle {
+/// TenantHandle::of(placement)
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TenantHandle {
-    pub tenant: TenantId,
-    pub placement: PlacementEpoch,
+    pub(crate) tenant: TenantId,
+    pub(crate) placement: PlacementEpoch,
+}
+
+impl TenantHandle {
+    /// What this placement gives a right to.
+    pub fn of(placement: &Placement) -> Self {
+        Self { tenant: placement.tenant.clone(), placement: placement.epoch }
+    }
+
+    /// Whose rows.
+    pub fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
 }
 
 /// A shard lease this process holds.

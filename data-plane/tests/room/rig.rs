@@ -8,10 +8,10 @@ use std::{
 
 use orch8_data_plane::{
     app::{self, DataPlane, NewInstance, SequenceRef},
-    router::{Placement, Router},
+    router::Router,
     session::SessionConfig,
     shard::{ShardConfig, StoreRoom},
-    store::{InstanceFilter, Started, Store},
+    store::{InstanceFilter, Placement, Started, Store},
 };
 use orch8_engine::Status;
 use orch8_model::{

@@ -36,7 +36,7 @@ async fn each_tenant_gets_its_share_in_the_order_given(store: &Store) {
     let lease = leases(store, 1).await[0];
     let (a, b) = (tenant(store, "a").await, tenant(store, "b").await);
     let (of_a, of_b) = (rows(store, &a, lease, 5).await, rows(store, &b, lease, 5).await);
-    let both = [b.tenant.clone(), a.tenant.clone()];
+    let both = [b.tenant().clone(), a.tenant().clone()];
     assert_eq!(claim(store, lease, (9, 2), &[], &both).await, [&of_b[..2], &of_a[..2]].concat());
     assert_eq!(claim(store, lease, (3, 2), &[], &both).await, [&of_b[..2], &of_a[..1]].concat());
     assert_eq!(claim(store, lease, (9, 2), &[], &both[1..]).await, of_a[..2]);
@@ -53,7 +53,7 @@ async fn a_tenant_with_many_rows_does_not_hide_one_with_a_single_row(store: &Sto
     let single = rows(store, &small, lease, 1).await;
     assert_eq!(
         store.ready_tenants(lease, NOW).await.expect("tenants"),
-        [big.tenant.clone(), small.tenant.clone()]
+        [big.tenant().clone(), small.tenant().clone()]
     );
     let claimed = claim(store, lease, (256, 32), &[], &[]).await;
     assert_eq!(claimed.len(), 33);
@@ -102,7 +102,7 @@ async fn a_tenant_that_may_not_be_written_is_not_claimed(store: &Store) {
     let ids = rows(store, &a, lease, 1).await;
     fence(store, "a", 1, FenceMode::Draining).await;
     assert_eq!(claim(store, lease, (9, 9), &[], &[]).await, []);
-    assert_eq!(claim(store, lease, (9, 9), &[], std::slice::from_ref(&a.tenant)).await, []);
+    assert_eq!(claim(store, lease, (9, 9), &[], std::slice::from_ref(a.tenant())).await, []);
     assert_eq!(store.ready_tenants(lease, NOW).await.expect("tenants"), []);
     fence(store, "a", 1, FenceMode::Active).await;
     assert_eq!(claim(store, lease, (9, 9), &[], &[]).await, ids);

@@ -1,6 +1,6 @@
 //! Leases and tenant fences.
 
-use orch8_data_plane::store::{Fence, FenceMode, Lease, Raised, Store, StoreError, TenantHandle, TurnAnswer};
+use orch8_data_plane::store::{Fence, FenceMode, Lease, Raised, Store, StoreError, TurnAnswer};
 use orch8_model::Shard;
 
 use crate::ground::*;
@@ -114,7 +114,7 @@ async fn only_the_exact_placement_epoch_writes_and_reads(store: &Store) {
     let leases = leases(store, 1).await;
     let id = running(store, &acme, &leases).await;
     for epoch in [0, 2] {
-        let handle = TenantHandle { placement: placement(epoch), ..acme.clone() };
+        let handle = handle("acme", epoch);
         assert_eq!(commit(store, &leases, vec![turn(store, &handle, id, 1)]).await, [TurnAnswer::Fenced]);
         assert_eq!(store.start(&handle, vec![]).await.expect("an answer"), None);
         assert!(store.instance(&handle, id).await.expect("an answer").is_none());

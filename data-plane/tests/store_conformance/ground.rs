@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use orch8_data_plane::store::{
-    BirthRow, Closing, Commit, Fence, FenceMode, Lease, Message, Raised, Start, Started, Store, TenantHandle,
-    TurnAnswer, TurnWrite,
+    BirthRow, Closing, Commit, Fence, FenceMode, Lease, Message, Placement, Raised, Start, Started, Store,
+    TenantHandle, TurnAnswer, TurnWrite,
 };
 use orch8_engine::{SignalKind, Status};
 use orch8_model::{
     ContinuityId, DatabaseUrl, IdempotencyKey, InstanceId, LeaseEpoch, Millis, Namespace, NodeName,
-    PlacementEpoch, SequenceId, Shard, SignalId, TenantId,
+    PlacementEpoch, SequenceId, Shard, SignalId, StoreName, TenantId,
 };
 use orch8_seal::{Digest, sha256, shard_of};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _};
@@ -72,6 +72,12 @@ pub fn placement(epoch: u64) -> PlacementEpoch {
     PlacementEpoch::new(epoch).expect("an epoch")
 }
 
+/// By a placement that need not be the stored one.
+pub fn handle(tenant: &str, epoch: u64) -> TenantHandle {
+    let store = StoreName::parse("main").expect("a name");
+    TenantHandle::of(&Placement { tenant: tenant_id(tenant), store, epoch: placement(epoch) })
+}
+
 pub fn lease_epoch(epoch: u64) -> LeaseEpoch {
     LeaseEpoch::new(epoch).expect("an epoch")
 }
@@ -83,7 +89,7 @@ pub fn node(name: &str) -> NodeName {
 /// A tenant that may write, at placement epoch 1.
 pub async fn tenant(store: &Store, name: &str) -> TenantHandle {
     fence(store, name, 1, FenceMode::Active).await;
-    TenantHandle { tenant: tenant_id(name), placement: placement(1) }
+    handle(name, 1)
 }
 
 pub async fn fence(store: &Store, name: &str, epoch: u64, mode: FenceMode) -> bool {

@@ -43,7 +43,7 @@ async fn every_kind_of_message_is_read_back_in_order(store: &Store) {
     }
     let mail = store.mail(lease, 0, 99).await.expect("mail");
     assert!(mail.is_sorted_by(|a, b| a.seq < b.seq));
-    assert!(mail.iter().all(|m| m.instance == id && m.tenant == acme.tenant));
+    assert!(mail.iter().all(|m| m.instance == id && m.tenant == *acme.tenant()));
     assert_eq!(mail.iter().map(|m| m.body.kind.clone()).collect::<Vec<_>>(), kinds);
     assert_eq!(mail[2].body.signal.as_str(), "2");
     assert_eq!(store.mail_of(id).await.expect("mail"), mail);

@@ -120,7 +120,7 @@ async fn a_start_waits_until_its_turn_is_written(store: &Store) {
     let lease = lease_of(store, &leases, id);
     for _ in 0..2 {
         let ready = store.claim(lease, NOW, 9, 9, &[], &[]).await.expect("a claim");
-        assert_eq!(ready.iter().map(|r| (r.instance, &r.tenant)).collect::<Vec<_>>(), [(id, &acme.tenant)]);
+        assert_eq!(ready.iter().map(|r| (r.instance, &r.tenant)).collect::<Vec<_>>(), [(id, acme.tenant())]);
     }
     let row = store.instance(&acme, id).await.expect("a read").expect("an instance");
     assert_eq!(row.birth, birth(id));
@@ -128,7 +128,7 @@ async fn a_start_waits_until_its_turn_is_written(store: &Store) {
 }
 
 async fn a_tenant_without_an_open_fence_starts_nothing(store: &Store) {
-    let unknown = TenantHandle { tenant: tenant_id("nobody"), placement: placement(1) };
+    let unknown = handle("nobody", 1);
     assert_eq!(store.start(&unknown, vec![keyed(fresh_id(), "k", "x")]).await.expect("an answer"), None);
     let acme = tenant(store, "acme").await;
     for mode in [FenceMode::Draining, FenceMode::Sealed] {

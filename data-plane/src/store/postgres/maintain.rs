@@ -3,13 +3,13 @@
 
 use orch8_model::Millis;
 
-use super::{partition, ring, session::Pool};
+use super::{partition, rings, session::Pool};
 use crate::store::StoreError;
 
 pub(super) const DAY_MS: i64 = 86_400_000;
 
 pub(super) async fn maintain(pool: &Pool, now: Millis) -> Result<(), StoreError> {
     partition::make_ahead(pool, now).await?;
-    ring::turn_timers(pool, now).await?;
-    ring::turn_ready(pool, now).await
+    rings::turn_timers(pool, now).await?;
+    rings::turn_ready(pool, now).await
 }

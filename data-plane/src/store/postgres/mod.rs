@@ -20,7 +20,7 @@ mod partition;
 #[cfg(test)]
 mod plans;
 mod raise;
-mod ring;
+mod rings;
 mod sequence;
 mod session;
 mod start;

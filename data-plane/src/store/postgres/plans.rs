@@ -7,7 +7,7 @@
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Row as _};
 
 use super::{
-    PostgresStore, claim, commit, fence, lease, list, load, mail, open, partition, ring, sequence, start,
+    PostgresStore, claim, commit, fence, lease, list, load, mail, open, partition, rings, sequence, start,
     timer,
 };
 
@@ -19,7 +19,7 @@ fn owners() -> Vec<Statement> {
         ("lease assert", lease::ASSERT, &["shard_leases_pkey"]),
         ("lease raise", lease::RAISE, &["shard_leases_pkey"]),
         ("lease", lease::LEASE, &["shard_leases_pkey"]),
-        ("ring lease", ring::LEASE, &["shard_leases_pkey"]),
+        ("ring lease", rings::LEASE, &["shard_leases_pkey"]),
         ("hot", lease::HOT, &["instances_*_shard_id_idx"]),
         ("set hot", lease::SET_HOT, &["instances_*_pkey", "journal_*_pkey"]),
         ("fence assert", fence::ASSERT, &["tenant_fences_tenant"]),
@@ -58,8 +58,8 @@ fn owners() -> Vec<Statement> {
         ("mail of shard", mail::OF_SHARD, &["inbox_pkey", "tenant_fences_pkey"]),
         ("mail of instance", mail::OF_INSTANCE, &["inbox_instance", "tenant_fences_pkey"]),
         ("load", load::MANY, LOADED),
-        ("ring", ring::WHERE_IS, &["rings_pkey"]),
-        ("ring moves on", ring::MOVE_ON, &["rings_pkey"]),
+        ("ring", rings::WHERE_IS, &["rings_pkey"]),
+        ("ring moves on", rings::MOVE_ON, &["rings_pkey"]),
         ("partitions one at a time", partition::ONE_AT_A_TIME, &["rings_pkey"]),
     ]
 }

@@ -1,5 +1,4 @@
-//! A whole deployment in processes of their own, on this machine: a control plane, nodes on one store, one tenant. What
-//! the demo and the bench run on when they are given a store.
+//! A whole deployment in processes of their own, on this machine: a control plane, nodes on one store, one tenant.
 //!
 //! It is made as an operator would make it: configuration files, the first operator key, a registered store, a tenant, a
 //! placement, keys. The folder keeps all of it, so that the same processes can be started again.
@@ -21,6 +20,7 @@ use orch8_proto::v1::{
 use orch8_seal::SecretText;
 use serde::Deserialize;
 
+use super::counters;
 use crate::{
     child::{Actor, START_LIMIT, START_POLL, text},
     client::Server,
@@ -40,7 +40,7 @@ const PORT: u16 = 7_233;
 
 /// The processes.
 #[derive(Debug)]
-pub struct Deployment {
+pub struct Fleet {
     exe: PathBuf,
     dir: PathBuf,
     control: Member,
@@ -58,7 +58,7 @@ struct Member {
     actor: Actor,
 }
 
-impl Deployment {
+impl Fleet {
     /// Starts everything in `dir` on the database that `store` names, and waits until it serves. Connection data for
     /// clients and workers are left in `dir`.
     pub async fn start(dir: &Path, store: &str) -> anyhow::Result<Self> {
@@ -100,9 +100,9 @@ impl Deployment {
             pid: std::process::id(),
         };
         connection.write(dir)?;
-        let mut deployment = Self { exe, dir: dir.to_owned(), control, nodes, operator, connection };
-        deployment.wait_until_it_serves().await?;
-        Ok(deployment)
+        let mut fleet = Self { exe, dir: dir.to_owned(), control, nodes, operator, connection };
+        fleet.wait_until_it_serves().await?;
+        Ok(fleet)
     }
 
     /// How to reach it; the same after a restart of whatever process.
@@ -213,10 +213,6 @@ fn spawn(exe: &Path, dir: &Path, name: &'static str, command: &'static str) -> a
         args.extend(["--counters", text(&counters)?]);
     }
     Actor::spawn(name, exe, dir, &args, false)
-}
-
-fn counters(dir: &Path, name: &str) -> PathBuf {
-    dir.join(format!("{name}.counters.json"))
 }
 
 /// Keys of the tenant and of the nodes.
