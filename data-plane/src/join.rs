@@ -132,7 +132,11 @@ impl Membership {
                 }
             }
             let heartbeat = v1::JoinRequest { frame: Some(Say::Heartbeat(pulse(seats).await)) };
-            say.send(heartbeat).await.map_err(|_| "the control plane ended the stream".to_owned())?;
+            // A control plane that does not listen does not keep us from leaving.
+            tokio::select! {
+                sent = say.send(heartbeat) => sent.map_err(|_| "the control plane ended the stream".to_owned())?,
+                () = leave.cancelled() => {}
+            }
         }
     }
 

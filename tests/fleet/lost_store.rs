@@ -121,6 +121,19 @@ async fn a_node_leaves_in_time_and_hands_over_what_it_can_although_a_store_is_si
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_store_is_silent_says_so_and_ends() {
+    let Split { mut fleet, line, .. } = Split::start(1).await;
+    fleet.nodes[0].kill();
+    line.silent(true);
+    fleet.nodes[0].up();
+    let began = Instant::now();
+    while !fleet.nodes[0].log().contains("store far") {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", fleet.logs());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 #[ignore = "a node opens all of its stores before it serves any"]
 async fn a_node_starts_for_those_whose_stores_are_there() {
     let Split { mut fleet, line, here, there } = Split::start(1).await;

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::rig::{
     PATIENCE,
     fleet::{Fleet, Kind, Plan},
+    line::Line,
 };
 
 /// When the node was last heard, by every replica that answers.
@@ -151,4 +152,89 @@ async fn a_replica_that_goes_silent_is_left_before_its_nodes_count_as_silent() {
     println!("heard elsewhere after {longest:?}");
     fleet.control.go_on();
     assert!(longest < Duration::from_secs(9), "longer than a node is waited for: {longest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_plane_whose_database_is_silent_takes_nothing_and_keeps_nobody_from_leaving() {
+    let (line, database) = Line::to_database(&orch8_test_postgres::database()).await;
+    let mut fleet = Fleet::start_as(Plan {
+        kind: Kind::Postgres,
+        nodes: 2,
+        control_url: Some(database),
+        ..Plan::default()
+    })
+    .await;
+    let acme = fleet.tenant("acme").await;
+    acme.publish(&json!({"name": "n", "blocks": [{"type": "step", "id": "a", "handler": "noop"}]}))
+        .await
+        .expect("published");
+    let before = fleet.owner_of("main").await.expect("an owner");
+    for seconds in [3, 20] {
+        line.silent(true);
+        let until = Instant::now() + Duration::from_secs(seconds);
+        while Instant::now() < until {
+            let id = acme.start("n", &json!({})).await.expect("started");
+            acme.ended(&id).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        line.silent(false);
+        let began = Instant::now();
+        while fleet.owner_of("main").await.is_none() {
+            assert!(began.elapsed() < PATIENCE, "{}", fleet.logs());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(fleet.owner_of("main").await, Some(before), "after {seconds} s: {}", fleet.logs());
+    }
+    line.silent(true);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let (took, status) = tokio::task::block_in_place(|| fleet.nodes[before.0].terminate());
+    assert!(status.success() && took < Duration::from_secs(6), "{took:?} {status}");
+    let (took, status) = tokio::task::block_in_place(|| fleet.control.terminate());
+    assert!(took < Duration::from_secs(27), "twenty to drain, five to close: {took:?} {status}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_was_replaced_without_a_word_is_found_again() {
+    let (line, database) = Line::to_database(&orch8_test_postgres::database()).await;
+    let (far, store) = Line::to_database(&orch8_test_postgres::database()).await;
+    let mut fleet = Fleet::start_as(Plan {
+        kind: Kind::Postgres,
+        nodes: 2,
+        control_url: Some(database),
+        store_url: Some(store),
+        ..Plan::default()
+    })
+    .await;
+    let acme = fleet.tenant("acme").await;
+    acme.publish(&json!({"name": "n", "blocks": [{"type": "step", "id": "a", "handler": "noop"}]}))
+        .await
+        .expect("published");
+    line.hush();
+    far.hush();
+    let began = Instant::now();
+    let within = Duration::from_secs(5);
+    let soon = Duration::from_secs(60);
+    while !matches!(tokio::time::timeout(within, acme.start("n", &json!({}))).await, Ok(Ok(_))) {
+        assert!(began.elapsed() < soon, "the store takes nothing: {}", fleet.logs());
+    }
+    println!("starts again after {:?}", began.elapsed());
+    let id = acme.start("n", &json!({})).await.expect("started");
+    acme.ended_within(&id, soon).await;
+    println!("runs again after {:?}", began.elapsed());
+    let (owner, _) = loop {
+        let asked = tokio::time::timeout(within, fleet.owner_of("main")).await;
+        if let Ok(Some(owner)) = asked {
+            break owner;
+        }
+        assert!(began.elapsed() < soon, "the control plane does not answer: {}", fleet.logs());
+    };
+    println!("the control plane answers after {:?}", began.elapsed());
+    fleet.nodes[owner].kill();
+    let killed = Instant::now();
+    while fleet.owner().await == owner {
+        assert!(killed.elapsed() < PATIENCE, "nobody leads: {}", fleet.logs());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    println!("and gives shards away {:?} after a node died", killed.elapsed());
 }

@@ -18,6 +18,9 @@ pub struct Weather {
     pub silent: bool,
     /// Rises: every connection is cut.
     cuts: u64,
+    /// Rises: nothing gets through on any connection that is open, for good; new ones are well. So does a server look
+    /// that was replaced by another at its address.
+    hushes: u64,
 }
 
 /// The line.
@@ -61,6 +64,10 @@ impl Line {
         self.weather.send_modify(|weather| weather.silent = silent);
     }
 
+    pub fn hush(&self) {
+        self.weather.send_modify(|weather| weather.hushes += 1);
+    }
+
     pub fn cut(&self) {
         self.weather.send_modify(|weather| weather.cuts += 1);
     }
@@ -93,6 +100,7 @@ async fn carry(
 ) {
     let (send, mut under_way) = mpsc::channel::<(Instant, Vec<u8>)>(UNDER_WAY);
     let delays = weather.clone();
+    let hushes = weather.borrow().hushes;
     let reading = async move {
         let mut buffer = vec![0; 16 << 10];
         while let Ok(count @ 1..) = from.read(&mut buffer).await {
@@ -105,7 +113,8 @@ async fn carry(
     let writing = async move {
         while let Some((due, bytes)) = under_way.recv().await {
             tokio::time::sleep_until(due).await;
-            while weather.borrow_and_update().silent {
+            weather.mark_unchanged();
+            while weather.borrow().silent || weather.borrow().hushes != hushes {
                 if weather.changed().await.is_err() {
                     return;
                 }

@@ -5,7 +5,7 @@
 //! - `{now}` is the database's own clock in milliseconds: what is decided by time and shared is decided by that clock.
 //! - `{lock}` at the end of a SELECT locks its rows. SQLite needs none: its writers come one after another anyway.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, future::Future, time::Duration};
 
 use sqlx::{
     AssertSqlSafe, Postgres, Row as _, Sqlite, Transaction,
@@ -169,14 +169,20 @@ impl Database {
         self.writer(&statement).await?.rows(statement).await
     }
 
-    /// Begins to write. To be called from a task that is not dropped: a transaction that is dropped while it begins
-    /// goes back to the pool of Postgres still open.
+    /// Begins to write.
     pub(super) async fn begin(&self, doing: &'static str) -> Result<Tx, ControlStoreError> {
-        let began = match self {
-            Self::Sqlite { writer, .. } => writer.begin_with("BEGIN IMMEDIATE").await.map(Either::Sqlite),
-            Self::Postgres(pool) => pool.begin().await.map(Either::Postgres),
+        let failed = database(doing);
+        let tx = match self {
+            Self::Sqlite { writer, .. } => {
+                Either::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?)
+            }
+            Self::Postgres(pool) => {
+                let mut conn = Whole::of(pool.acquire().await.map_err(&failed)?);
+                postgres_run(&mut conn, statement(doing, "BEGIN")).await?;
+                Either::Postgres(conn)
+            }
         };
-        began.map(|tx| Tx { doing, tx }).map_err(database(doing))
+        Ok(Tx { doing, tx })
     }
 
     pub(super) async fn close(&self) {
@@ -210,25 +216,80 @@ impl Database {
 struct Held(Either<PoolConnection<Sqlite>, PoolConnection<Postgres>>);
 
 impl Held {
-    async fn rows(&mut self, statement: Statement) -> Result<Vec<Row>, ControlStoreError> {
-        match &mut self.0 {
-            Either::Sqlite(conn) => sqlite_rows(conn, statement).await,
-            Either::Postgres(conn) => postgres_rows(conn, statement).await,
+    async fn rows(self, statement: Statement) -> Result<Vec<Row>, ControlStoreError> {
+        match self.0 {
+            Either::Sqlite(mut conn) => sqlite_rows(&mut conn, statement).await,
+            Either::Postgres(conn) => {
+                let mut conn = Whole::of(conn);
+                let rows = postgres_rows(&mut conn, statement).await;
+                conn.give_back_if(is_answer(&rows));
+                rows
+            }
         }
     }
 
-    async fn run(&mut self, statement: Statement) -> Result<u64, ControlStoreError> {
-        match &mut self.0 {
-            Either::Sqlite(conn) => sqlite_run(conn, statement).await,
-            Either::Postgres(conn) => postgres_run(conn, statement).await,
+    async fn run(self, statement: Statement) -> Result<u64, ControlStoreError> {
+        match self.0 {
+            Either::Sqlite(mut conn) => sqlite_run(&mut conn, statement).await,
+            Either::Postgres(conn) => {
+                let mut conn = Whole::of(conn);
+                let done = postgres_run(&mut conn, statement).await;
+                conn.give_back_if(is_answer(&done));
+                done
+            }
         }
     }
+}
+
+/// A connection to Postgres that goes back to its pool only when all that was asked on it was answered well. Any other
+/// is cut off, and the server rolls back what it had open: nobody waits for a server that answers never.
+struct Whole(Option<PoolConnection<Postgres>>);
+
+impl Whole {
+    fn of(conn: PoolConnection<Postgres>) -> Self {
+        Self(Some(conn))
+    }
+
+    fn give_back_if(mut self, is_well: bool) {
+        if is_well {
+            self.0 = None;
+        }
+    }
+
+    fn conn(&mut self) -> &mut PgConnection {
+        self.0.as_mut().expect("it was not given back: that takes it")
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        if let Some(conn) = self.0.take() {
+            drop(conn.detach());
+        }
+    }
+}
+
+/// The server has said yes or no, and waits for the next statement.
+fn is_answer<T>(answer: &Result<T, ControlStoreError>) -> bool {
+    match answer {
+        Ok(_) => true,
+        Err(ControlStoreError::Database { source, .. }) => source.as_database_error().is_some(),
+        Err(_) => false,
+    }
+}
+
+/// How long one statement may take. The server ends it sooner; one that is cut off answers never.
+const STATEMENT_PATIENCE: Duration = Duration::from_secs(12);
+
+async fn within<T>(asked: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+    let late = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+    tokio::time::timeout(STATEMENT_PATIENCE, asked).await.map_err(late)?
 }
 
 /// A transaction; dropped, it never was.
 pub(super) struct Tx {
     doing: &'static str,
-    tx: Either<Transaction<'static, Sqlite>, Transaction<'static, Postgres>>,
+    tx: Either<Transaction<'static, Sqlite>, Whole>,
 }
 
 impl Tx {
@@ -258,7 +319,7 @@ impl Tx {
     ) -> Result<(), ControlStoreError> {
         match &mut self.tx {
             Either::Sqlite(tx) => sqlx::raw_sql(sqlite).execute(&mut **tx).await.map(drop),
-            Either::Postgres(tx) => sqlx::raw_sql(postgres).execute(&mut **tx).await.map(drop),
+            Either::Postgres(tx) => sqlx::raw_sql(postgres).execute(tx.conn()).await.map(drop),
         }
         .map_err(database(self.doing))
     }
@@ -276,10 +337,13 @@ impl Tx {
 
     pub(super) async fn commit(self) -> Result<(), ControlStoreError> {
         match self.tx {
-            Either::Sqlite(tx) => tx.commit().await,
-            Either::Postgres(tx) => tx.commit().await,
+            Either::Sqlite(tx) => tx.commit().await.map_err(database(self.doing)),
+            Either::Postgres(mut tx) => {
+                postgres_run(&mut tx, statement(self.doing, "COMMIT")).await?;
+                tx.give_back_if(true);
+                Ok(())
+            }
         }
-        .map_err(database(self.doing))
     }
 }
 
@@ -310,9 +374,10 @@ async fn sqlite_rows(
     Ok(rows.into_iter().map(|row| Row { doing, row: Either::Sqlite(row) }).collect())
 }
 
-async fn postgres_rows(conn: &mut PgConnection, statement: Statement) -> Result<Vec<Row>, ControlStoreError> {
+async fn postgres_rows(conn: &mut Whole, statement: Statement) -> Result<Vec<Row>, ControlStoreError> {
     let (doing, failed) = (statement.doing, statement.failed());
-    let rows = query!(statement, Dialect::Postgres).fetch_all(conn).await.map_err(failed)?;
+    let asked = query!(statement, Dialect::Postgres).fetch_all(conn.conn());
+    let rows = within(asked).await.map_err(failed)?;
     Ok(rows.into_iter().map(|row| Row { doing, row: Either::Postgres(row) }).collect())
 }
 
@@ -322,9 +387,9 @@ async fn sqlite_run(conn: &mut SqliteConnection, statement: Statement) -> Result
     done.map(|done| done.rows_affected()).map_err(failed)
 }
 
-async fn postgres_run(conn: &mut PgConnection, statement: Statement) -> Result<u64, ControlStoreError> {
+async fn postgres_run(conn: &mut Whole, statement: Statement) -> Result<u64, ControlStoreError> {
     let failed = statement.failed();
-    let done = query!(statement, Dialect::Postgres).execute(conn).await;
+    let done = within(query!(statement, Dialect::Postgres).execute(conn.conn())).await;
     done.map(|done| done.rows_affected()).map_err(failed)
 }
 

@@ -1,6 +1,6 @@
 //! Opening the database: fit for a store, brought to the newest schema, with partitions for the days ahead.
 
-use std::{str::FromStr as _, sync::Arc};
+use std::{str::FromStr as _, sync::Arc, time::Duration};
 
 use orch8_model::Millis;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, Row as _, postgres::PgConnectOptions};
@@ -11,6 +11,9 @@ use super::{
     session::{Args, Pools, database, fetch},
 };
 use crate::store::{StoreError, counts::Counts};
+
+/// How long the first connection may take: as long as any other is waited for.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// What every connection is told. Transactions here take milliseconds, so nobody waits for a lock for long; one whose
 /// process is paused is ended by the server itself.
@@ -40,7 +43,7 @@ const VERSION_MIN: i32 = 140_000;
 
 pub(super) async fn open(url: &str) -> Result<PostgresStore, StoreError> {
     let options = options(url)?;
-    let mut conn = options.connect().await.map_err(|e| database("open", e))?;
+    let mut conn = connect(&options).await.map_err(|e| database("open", e))?;
     fit(&mut conn).await?;
     let id = migrate(&mut conn).await?;
     let now = now(&mut conn).await.map_err(|e| database("open", e))?;
@@ -60,6 +63,12 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
         .options(SETTINGS.iter().copied())
         .statement_cache_capacity(STATEMENTS_KEPT)
         .disable_statement_logging())
+}
+
+/// A server that takes the connection and says nothing keeps no process from saying so.
+async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
+    let late = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+    tokio::time::timeout(CONNECT_WITHIN, options.connect()).await.map_err(late)?
 }
 
 /// The clock that decides what is shared.
