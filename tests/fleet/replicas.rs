@@ -210,8 +210,12 @@ async fn a_database_that_was_replaced_without_a_word_is_found_again() {
     acme.publish(&json!({"name": "n", "blocks": [{"type": "step", "id": "a", "handler": "noop"}]}))
         .await
         .expect("published");
+    // Far enough that there is always a statement under way.
+    line.slow(Duration::from_millis(40));
+    tokio::time::sleep(Duration::from_secs(1)).await;
     line.hush();
     far.hush();
+    line.slow(Duration::ZERO);
     let began = Instant::now();
     let within = Duration::from_secs(5);
     let soon = Duration::from_secs(60);
