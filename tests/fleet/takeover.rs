@@ -275,3 +275,103 @@ async fn a_node_that_is_told_to_leave_hands_its_shards_over_at_once() {
     assert!(took < Duration::from_secs(10), "{took:?}");
     drop(crew);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_leaves_under_load_has_nothing_done_twice() {
+    let mut fleet = Fleet::start(Kind::Postgres, 2).await;
+    let acme = fleet.tenant("acme").await;
+    let nodes = [fleet.at(0, &acme), fleet.at(1, &acme)];
+    for node in &nodes {
+        fleet.known(node).await;
+    }
+    acme.publish(&document()).await.expect("published");
+    let crew = Crew::hire(&fleet, &acme.key);
+    let (stop, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let counting = tokio::spawn(count(nodes.clone(), stop.clone(), ended.clone()));
+    let loading = tokio::spawn(load(nodes.clone(), stop.clone(), ended.clone()));
+    for _ in 0..3 {
+        let owner = fleet.owner().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (_, status) = tokio::task::block_in_place(|| fleet.nodes[owner].terminate());
+        assert!(status.success(), "{status}: {}", fleet.logs());
+        fleet.nodes[owner].up();
+    }
+    stop.store(true, Ordering::Relaxed);
+    counting.await.expect("counts");
+    let started = loading.await.expect("loads");
+    let owner = fleet.at(fleet.owner().await, &acme);
+    for id in &started {
+        assert_eq!(owner.ended(id).await.state(), Completed, "{id}");
+    }
+    let ledger = std::fs::read_to_string(&crew.ledger).expect("a ledger");
+    let keys: HashSet<&str> = ledger.lines().filter_map(|line| line.split(' ').next()).collect();
+    println!("{} runs, {} effects for {} keys", started.len(), ledger.lines().count(), keys.len());
+    assert_eq!(keys.len(), 2 * started.len());
+    assert_eq!(ledger.lines().count(), keys.len(), "no lease was lost");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_that_stops_between_taking_and_reading_is_followed_by_the_next() {
+    let mut fleet = Fleet::start(Kind::Postgres, 3).await;
+    let acme = fleet.tenant("acme").await;
+    acme.publish(&document()).await.expect("published");
+    let crew = Crew::hire(&fleet, &acme.key);
+    let mut ids = Vec::new();
+    for _ in 0..60 {
+        ids.push(acme.start("m", &json!({})).await.expect("started"));
+    }
+    let first = fleet.owner().await;
+    let before: Vec<usize> =
+        fleet.nodes.iter().map(|node| node.log().matches("shard taken").count()).collect();
+    fleet.nodes[first].kill();
+    let began = Instant::now();
+    let second = loop {
+        let took =
+            |n: &usize| *n != first && fleet.nodes[*n].log().matches("shard taken").count() > before[*n];
+        if let Some(second) = (0..3).find(took) {
+            break second;
+        }
+        assert!(began.elapsed() < PATIENCE, "{}", fleet.logs());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    fleet.nodes[second].pause();
+    let third = 3 - first - second;
+    let began = Instant::now();
+    while fleet.owner().await != third {
+        assert!(began.elapsed() < PATIENCE, "{}", fleet.logs());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    fleet.nodes[second].go_on();
+    let owner = fleet.at(third, &acme);
+    for id in &ids {
+        assert_eq!(owner.ended(id).await.state(), Completed, "{id}");
+        let outputs = owner.outputs(id).await;
+        for (block, rows) in [("w", 1), ("i", 20), ("z", 1), ("end", 1)] {
+            assert_eq!(outputs.iter().filter(|(b, ..)| b == block).count(), rows, "rows of {block} in {id}");
+        }
+    }
+    drop(crew);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_dies_together_with_the_control_plane_is_followed_when_that_is_back() {
+    let mut fleet = Fleet::start(Kind::Postgres, 2).await;
+    let acme = fleet.tenant("acme").await;
+    acme.publish(&document()).await.expect("published");
+    let _crew = Crew::hire(&fleet, &acme.key);
+    let owner = fleet.owner().await;
+    let other = fleet.at(1 - owner, &acme);
+    fleet.known(&other).await;
+    fleet.control.kill();
+    fleet.nodes[owner].kill();
+    // A node that stands by takes starts meanwhile.
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        ids.push(other.start("m", &json!({})).await.expect("started"));
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    fleet.control.up();
+    for id in &ids {
+        assert_eq!(other.ended(id).await.state(), Completed, "{id}");
+    }
+}

@@ -59,7 +59,10 @@ struct Listening {
 impl Listening {
     /// Goes on, unless there was a break of more than `most`.
     fn at(now: Millis, before: Option<Self>, most: Duration) -> Self {
-        let unbroken = |before: &Self| Duration::from_millis(now.since(before.until).unsigned_abs()) <= most;
+        let unbroken = |before: &Self| {
+            let asleep = Duration::from_millis(now.since(before.until).unsigned_abs());
+            before.until <= now && asleep <= most
+        };
         let since = before.filter(unbroken).map_or(now, |before| before.since);
         Self { since, until: now }
     }

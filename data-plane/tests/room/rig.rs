@@ -69,6 +69,11 @@ impl Room {
     }
 
     pub async fn start(&self, name: &str, count: usize) -> Vec<InstanceId> {
+        self.start_at(now(), name, count).await
+    }
+
+    /// On a node whose clock shows something else.
+    pub async fn start_at(&self, now: Millis, name: &str, count: usize) -> Vec<InstanceId> {
         let empty = || (json!({}), "{}".to_owned());
         let item = NewInstance {
             field: String::new(),
@@ -86,7 +91,7 @@ impl Room {
             key: None,
         };
         let started =
-            app::start_instances(&self.plane, &self.tenant, vec![item; count], now()).await.expect("started");
+            app::start_instances(&self.plane, &self.tenant, vec![item; count], now).await.expect("started");
         let id = |one: Started| match one {
             Started::New(id) | Started::Deduplicated(id) | Started::Mismatch(id) => id,
         };

@@ -105,3 +105,28 @@ async fn a_hundred_take_overs_behind_the_owners_back_lose_nothing_and_do_nothing
         room.room.close().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a start is due by the clock of the node that took it, and claimed by the clock of the owner"]
+async fn a_start_taken_by_a_node_whose_clock_is_an_hour_ahead_runs_now() {
+    let rooms = two_rooms(ShardConfig { poll: Duration::from_millis(200), ..ShardConfig::default() }).await;
+    rooms[0].room.own(&all(rooms[0].room.store(), 1)).await.expect("answers");
+    rooms[1].publish(json!({"name": "n", "blocks": [{"type": "step", "id": "a", "handler": "noop"}]})).await;
+    rooms[1].start_at(crate::rig::now().plus(60 * 60 * 1_000), "n", 10).await;
+    rooms[0].until(Status::Completed, 10).await;
+    for room in rooms {
+        room.room.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_room_that_closes_takes_nothing_any_more() {
+    let room = Room::open(ShardConfig::default()).await;
+    let [second, third] = [2, 3].map(|epoch| all(room.room.store(), epoch));
+    let (owned, ()) = tokio::join!(room.room.own(&second), room.room.release_all());
+    owned.expect("answers");
+    assert_eq!(room.room.owned(), BTreeMap::new());
+    assert_eq!(room.room.own(&third).await.expect("answers"), []);
+    assert_eq!(room.room.owned(), BTreeMap::new());
+    room.room.close().await;
+}
