@@ -143,13 +143,13 @@ pub enum Command {
     Workers(WorkersArgs),
     /// Serve handlers with a shell command.
     Worker(WorkerArgs),
-    /// See it work: 2,000 flights, three processes, and with --kill two of them killed again and again.
+    /// See it work: 2,000 flights, and with --kill processes killed again and again; with --store on a fleet of processes.
     Demo(DemoArgs),
     #[command(hide = true)]
     DemoWorker(DemoWorkerArgs),
     #[command(hide = true)]
     DemoLedger(LedgerArgs),
-    /// Measure steps per second against what SQLite itself can do.
+    /// Measure steps per second against what the database itself can do.
     Bench(BenchArgs),
 }
 

@@ -26,7 +26,7 @@ use tonic::transport::Endpoint;
 
 use crate::{
     cli::DevArgs,
-    connection::Connection,
+    connection::{self, Connection},
     error::Exit,
     lifetime::{self, Front, Household, LogForm},
 };
@@ -73,17 +73,22 @@ pub async fn run(args: DevArgs, form: LogForm) -> anyhow::Result<Exit> {
             form,
             "dev",
             &address,
-            &[
-                format!(
-                    "data and keys are in {}; commands run from this folder find them by themselves",
-                    args.dir.display()
-                ),
-                "next: orch8 sequence publish FILE.json".to_owned(),
-            ],
+            &[found_in(&args.dir), "next: orch8 sequence publish FILE.json".to_owned()],
         );
         Ok(())
     })
     .await
+}
+
+/// Where commands look by themselves, or what to tell them.
+fn found_in(dir: &Path) -> String {
+    let dir_text = dir.display();
+    match dir == Path::new(connection::DEFAULT_DIR) {
+        true => {
+            format!("data and keys are in {dir_text}; commands run from this folder find them by themselves")
+        }
+        false => format!("data and keys are in {dir_text}; commands find them with ORCH8_DIR={dir_text}"),
+    }
 }
 
 struct House {

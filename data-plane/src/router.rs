@@ -116,9 +116,10 @@ impl Router {
                 "the store of this tenant does not answer yet; try again",
             )
             .retry_after(STARTING),
-            false => {
-                Fault::new(Reason::TenantNotPlaced, "this tenant has no placement; set one with SetPlacement")
-            }
+            false => Fault::new(
+                Reason::TenantNotPlaced,
+                "this tenant is not placed in any store; an operator does it: orch8 placement set TENANT --store STORE",
+            ),
         }
     }
 

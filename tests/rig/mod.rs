@@ -272,13 +272,8 @@ impl Client {
     /// The run as it is now.
     pub async fn instance(&self, id: &str) -> v1::Instance {
         let request = v1::GetInstanceRequest { instance_id: id.into(), ..Default::default() };
-        self.instances()
-            .get_instance(request)
-            .await
-            .expect("the instance")
-            .into_inner()
-            .instance
-            .expect("one")
+        let asked = async || self.instances().get_instance(request.clone()).await;
+        patiently(asked).await.expect("the instance").instance.expect("one")
     }
 
     /// The run once it has ended.
@@ -317,7 +312,8 @@ impl Client {
                 page_size: 1000,
                 ..Default::default()
             };
-            let page = self.instances().get_outputs(request).await.expect("outputs").into_inner();
+            let asked = async || self.instances().get_outputs(request.clone()).await;
+            let page = patiently(asked).await.expect("outputs");
             rows.extend(
                 page.outputs.into_iter().map(|row| (row.block_id, row.iteration, value(row.output.as_ref()))),
             );
@@ -342,6 +338,19 @@ impl Client {
             ..Default::default()
         };
         self.signals().send_signal(request).await.map(tonic::Response::into_inner)
+    }
+}
+
+/// Asks again while the answer is UNAVAILABLE: something is moving, and says so.
+async fn patiently<T>(ask: impl AsyncFn() -> Result<tonic::Response<T>, Status>) -> Result<T, Status> {
+    let began = Instant::now();
+    loop {
+        match ask().await {
+            Err(why) if why.code() == tonic::Code::Unavailable && began.elapsed() < PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            answer => return answer.map(tonic::Response::into_inner),
+        }
     }
 }
 

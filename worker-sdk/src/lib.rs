@@ -18,7 +18,7 @@
 //! # async fn ask_the_bank(_: &Charge, key: &str) -> Result<String, std::io::Error> { Ok(key.to_owned()) }
 //! #[tokio::main]
 //! async fn main() -> Result<(), orch8_worker::WorkerError> {
-//!     Worker::builder("http://127.0.0.1:7421")
+//!     Worker::builder("http://127.0.0.1:7233")
 //!         .credential("the worker's key")
 //!         .handler("charge", |ctx: StepContext, input: Charge| async move {
 //!             if input.cents == 0 {

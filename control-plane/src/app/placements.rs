@@ -48,7 +48,7 @@ fn conflict(stored: orch8_model::PlacementEpoch) -> Fault {
 pub async fn get_placement(plane: &ControlPlane, tenant: &TenantId) -> Result<Placement, Fault> {
     let found = plane.store.placement(tenant).await.map_err(store_fault)?;
     found.ok_or_else(|| {
-        Fault::new(Reason::TenantNotPlaced, "this tenant has no placement; set one with SetPlacement")
+        Fault::new(Reason::TenantNotPlaced, "this tenant is not placed in any store; an operator does it: orch8 placement set TENANT --store STORE")
     })
 }
 

@@ -6,7 +6,7 @@ use orch8_engine::{SignalKind, Status};
 use orch8_model::{Fault, InstanceId, Millis, TenantId};
 
 use super::{
-    DataPlane,
+    DataPlane, missing,
     send_signal::{NewSignal, send_signal},
     store_fault,
 };
@@ -28,7 +28,10 @@ pub async fn cancel_instance(
         .await?;
     let state = async || {
         let row = routed.room.store().instance(&routed.tenant, instance).await.map_err(store_fault)?;
-        row.map(|row| row.status).ok_or_else(Fault::not_found)
+        match row {
+            Some(row) => Ok(row.status),
+            None => Err(missing(&routed).await),
+        }
     };
     let ended = tokio::time::timeout(PATIENCE, async {
         loop {

@@ -3,7 +3,7 @@
 use orch8_engine::record::OutputRecord;
 use orch8_model::{Fault, InstanceId, Millis, TenantId};
 
-use super::{DataPlane, store_fault, view::each_turn};
+use super::{DataPlane, missing, store_fault, view::each_turn};
 
 /// A page of rows.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub async fn get_outputs(
     let routed = plane.router.route(tenant)?;
     let found = routed.room.store().instance(&routed.tenant, id).await.map_err(store_fault)?;
     if found.is_none() {
-        return Err(Fault::not_found());
+        return Err(missing(&routed).await);
     }
     let (mut rows, mut more, mut bytes) = (Vec::new(), false, 0);
     each_turn(&routed, id, |turn, record| {

@@ -2,7 +2,7 @@
 
 use orch8_model::{Fault, Namespace, SequenceId, SequenceName, TenantId};
 
-use super::{DataPlane, store_fault};
+use super::{DataPlane, missing, store_fault};
 use crate::{router::Routed, store::SequenceRow};
 
 /// Which version.
@@ -35,5 +35,8 @@ pub(super) async fn find(routed: &Routed, which: &SequenceRef) -> Result<Sequenc
             store.sequence_named(&routed.tenant, namespace, name, *version).await
         }
     };
-    found.map_err(store_fault)?.ok_or_else(Fault::not_found)
+    match found.map_err(store_fault)? {
+        Some(found) => Ok(found),
+        None => Err(missing(routed).await),
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use orch8_model::{Fault, TenantId};
 
-use super::{DataPlane, store_fault, view::compiled_of};
+use super::{DataPlane, still_placed, store_fault, view::compiled_of};
 use crate::{
     shard::Compiled,
     store::{InstanceFilter, InstanceRow, PageAfter},
@@ -25,6 +25,9 @@ pub async fn list_instances(
         .list_instances(&routed.tenant, filter, after, limit.saturating_add(1))
         .await
         .map_err(store_fault)?;
+    if rows.is_empty() {
+        still_placed(&routed).await?;
+    }
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     Ok((rows, more))

@@ -2,7 +2,7 @@
 
 use orch8_model::{Fault, Namespace, SequenceName, TenantId};
 
-use super::{DataPlane, store_fault};
+use super::{DataPlane, still_placed, store_fault};
 use crate::store::SequenceRow;
 
 /// One page, and whether there is more behind it.
@@ -20,6 +20,9 @@ pub async fn list_sequences(
         .list_sequences(&routed.tenant, namespace, after, limit.saturating_add(1))
         .await
         .map_err(store_fault)?;
+    if rows.is_empty() {
+        still_placed(&routed).await?;
+    }
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     Ok((rows, more))

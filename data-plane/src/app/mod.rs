@@ -3,7 +3,10 @@
 use orch8_model::{Fault, Reason};
 use tokio_util::sync::CancellationToken;
 
-use crate::{router::Router, store::StoreError};
+use crate::{
+    router::{Routed, Router},
+    store::StoreError,
+};
 
 mod cancel_instance;
 mod get_instance;
@@ -53,6 +56,21 @@ pub(crate) fn store_fault(error: StoreError) -> Fault {
         | StoreError::NotWritable { .. }
         | StoreError::ForeignSchema { .. }
         | StoreError::NewerSchema { .. } => Fault::new(Reason::Internal, "internal error"),
+    }
+}
+
+/// What was looked for is not there: missing or not yours. Or the tenant has been placed anew and this process has not
+/// heard of it yet; then its handle shows nothing, and nothing is known.
+pub(crate) async fn missing(routed: &Routed) -> Fault {
+    still_placed(routed).await.err().unwrap_or_else(Fault::not_found)
+}
+
+/// Whether what was just read is all there is. Errors: `TENANT_MOVING`, the store.
+pub(crate) async fn still_placed(routed: &Routed) -> Result<(), Fault> {
+    let stored = routed.room.store().fence(routed.tenant.tenant()).await.map_err(store_fault)?;
+    match stored.is_some_and(|fence| fence.placement == routed.tenant.placement) {
+        true => Ok(()),
+        false => Err(moving()),
     }
 }
 

@@ -9,7 +9,7 @@ use orch8_engine::{
 use orch8_model::{Fault, InstanceId, Reason};
 use orch8_proto::v1;
 
-use super::store_fault;
+use super::{missing, still_placed, store_fault};
 use crate::{
     router::Routed,
     shard::{Compiled, rebuild},
@@ -38,8 +38,9 @@ pub struct NodeView {
 /// The run. Errors: `NOT_FOUND`, missing and foreign alike.
 pub(super) async fn instance_view(routed: &Routed, id: InstanceId) -> Result<InstanceView, Fault> {
     let store = routed.room.store();
-    let loaded =
-        store.load_one(&routed.tenant, id).await.map_err(store_fault)?.ok_or_else(Fault::not_found)?;
+    let Some(loaded) = store.load_one(&routed.tenant, id).await.map_err(store_fault)? else {
+        return Err(missing(routed).await);
+    };
     let compiled = compiled_of(routed, &loaded.row).await?;
     let state = rebuild(&loaded, &compiled).map_err(store_fault)?;
     Ok(InstanceView { row: loaded.row, compiled, state })
@@ -82,7 +83,7 @@ async fn each_turn_after(
         }
         match rows.last() {
             Some(last) if rows.len() as u32 == TURNS_PER_READ => after = Some(last.turn_no),
-            Some(_) | None => return Ok(()),
+            Some(_) | None => return still_placed(routed).await,
         }
     }
 }

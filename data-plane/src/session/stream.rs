@@ -122,7 +122,7 @@ where
             Stop::Finished => self.finish().await,
             Stop::Cut => self.close(None),
             Stop::Broke(fault) => {
-                tracing::info!(tenant.id = %self.tenant, why = %fault, "a worker broke the protocol");
+                tracing::info!(tenant.id = %self.tenant, why = %fault, "a worker session is refused or broke the protocol");
                 self.close(Some(fault));
             }
         }

@@ -186,6 +186,9 @@ operations! {
     /// `false`: a higher epoch is stored.
     async fn set_fence(fence: Fence) -> Result<bool, StoreError>;
 
+    /// A tenant's fence, if it has ever been placed here.
+    async fn fence(tenant: &TenantId) -> Result<Option<Fence>, StoreError>;
+
     /// All fences, by tenant.
     async fn fences(after: Option<TenantId>, limit: u32) -> Result<Vec<Fence>, StoreError>;
 

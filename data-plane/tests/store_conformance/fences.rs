@@ -156,6 +156,9 @@ async fn fences_are_listed_by_tenant_in_pages(store: &Store) {
     }
     let expected = [("a", 1), ("b", i64::MAX as u64), ("c", 1), ("e\u{301}", 1), ("é", 1)];
     assert_eq!(names, expected.map(|(name, weight)| (name.to_owned(), weight)));
+    let one = store.fence(&tenant_id("é")).await.expect("an answer").expect("a fence");
+    assert_eq!((one.tenant, one.placement, one.mode), (tenant_id("é"), placement(1), FenceMode::Active));
+    assert_eq!(store.fence(&tenant_id("nobody")).await.expect("an answer"), None);
 }
 
 async fn commit_numbers_are_read_for_many_shards_at_once(store: &Store) {

@@ -241,7 +241,7 @@ impl Board {
 
 /// What a worker reads that has come to a node without the shards of its tenant.
 pub(super) fn elsewhere() -> Fault {
-    let text = "this node does not own the shards of this tenant's store; FleetService.FindEndpoints names the one that does";
+    let text = "this node stands by: another one owns the shards of this tenant's store; give the worker the addresses of all nodes (FleetService.FindEndpoints names the owner)";
     Fault::new(Reason::ShardMoving, text).retry_after(ELSEWHERE)
 }
 

@@ -137,7 +137,7 @@ fn fence_args(fence: &Fence) -> Args {
         .with(fence.weight as i64)
 }
 
-async fn stored(pool: &Pool, tenant: &TenantId) -> Result<Option<Fence>, StoreError> {
+pub(super) async fn stored(pool: &Pool, tenant: &TenantId) -> Result<Option<Fence>, StoreError> {
     let row = pool.row(DOING, STORED, || Args::new().with(tenant.as_str())).await?;
     row.as_ref().map(fence_row).transpose()
 }

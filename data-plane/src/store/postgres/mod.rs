@@ -263,6 +263,10 @@ impl PostgresStore {
         set.await.unwrap_or_else(|_| Err(unknown("setting of a fence", sqlx::Error::WorkerCrashed)))
     }
 
+    pub async fn fence(&self, tenant: &TenantId) -> Result<Option<Fence>, StoreError> {
+        fence::stored(&self.pools.clients, tenant).await
+    }
+
     pub async fn fences(&self, after: Option<TenantId>, limit: u32) -> Result<Vec<Fence>, StoreError> {
         fence::list(&self.pools.clients, after, limit).await
     }

@@ -26,6 +26,8 @@ pub(super) static ASSERT: Batch = Batch::new(
      CROSS JOIN tenant_fences f ON f.tenant_id = v.tenant_id AND f.placement_epoch = v.placement_epoch
      WHERE v.n IS NOT NULL AND f.mode IN ('active', 'guest')",
 );
+pub(super) const STORED: &str =
+    "SELECT tenant_id, placement_epoch, mode, weight FROM tenant_fences WHERE tenant_id = ?";
 pub(super) const LIST: &str = "SELECT tenant_id, placement_epoch, mode, weight FROM tenant_fences
      WHERE tenant_id > ? ORDER BY tenant_id LIMIT ?";
 
@@ -81,6 +83,11 @@ pub(super) fn handle_args(tenant: &TenantHandle) -> Args {
     Args::new().text(tenant.tenant.as_str()).int(tenant.placement.get() as i64)
 }
 
+pub(super) async fn stored(reader: &Reader, tenant: &TenantId) -> Result<Option<Fence>, StoreError> {
+    let row = reader.row("read of a fence", STORED, Args::new().text(tenant.as_str())).await?;
+    row.as_ref().map(fence_row).transpose()
+}
+
 pub(super) async fn list(
     reader: &Reader,
     after: Option<TenantId>,
@@ -88,15 +95,15 @@ pub(super) async fn list(
 ) -> Result<Vec<Fence>, StoreError> {
     let after = after.as_ref().map_or("", TenantId::as_str);
     let rows = reader.rows("read of fences", LIST, Args::new().text(after).int(limit)).await?;
-    rows.iter()
-        .map(|row| {
-            let f = Fields::of("tenant_fences", row);
-            Ok(Fence {
-                tenant: f.name(0, "tenant_id", TenantId::parse)?,
-                placement: f.noun("placement_epoch", PlacementEpoch::new(f.narrow(1, "placement_epoch")?))?,
-                mode: f.noun("mode", mode_of(f.text(2, "mode")?))?,
-                weight: f.narrow(3, "weight")?,
-            })
-        })
-        .collect()
+    rows.iter().map(fence_row).collect()
+}
+
+fn fence_row(row: &sqlx::sqlite::SqliteRow) -> Result<Fence, StoreError> {
+    let f = Fields::of("tenant_fences", row);
+    Ok(Fence {
+        tenant: f.name(0, "tenant_id", TenantId::parse)?,
+        placement: f.noun("placement_epoch", PlacementEpoch::new(f.narrow(1, "placement_epoch")?))?,
+        mode: f.noun("mode", mode_of(f.text(2, "mode")?))?,
+        weight: f.narrow(3, "weight")?,
+    })
 }

@@ -242,6 +242,10 @@ impl SqliteStore {
         self.writer.write(fence).await
     }
 
+    pub async fn fence(&self, tenant: &TenantId) -> Result<Option<Fence>, StoreError> {
+        fence::stored(&self.readers.clients, tenant).await
+    }
+
     pub async fn fences(&self, after: Option<TenantId>, limit: u32) -> Result<Vec<Fence>, StoreError> {
         fence::list(&self.readers.clients, after, limit).await
     }

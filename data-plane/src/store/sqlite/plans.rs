@@ -148,6 +148,11 @@ fn statements() -> Vec<(&'static str, String, &'static [&'static str])> {
         ("sequences of a namespace", text(sequence::LIST_NAMESPACE), &["s USING INDEX sequences_newest"]),
         ("sequences beyond", text(sequence::LIST_BEYOND), &["s USING INDEX sequences_newest"]),
         ("fence assert", batch(&fence::ASSERT), &["f USING INDEX tenant_fences_tenant (tenant_id=?)"]),
+        (
+            "fence stored",
+            text(fence::STORED),
+            &["tenant_fences USING INDEX tenant_fences_tenant (tenant_id=?)"],
+        ),
         ("fences", text(fence::LIST), &["tenant_fences USING INDEX tenant_fences_tenant (tenant_id>?)"]),
     ]
 }
