@@ -102,7 +102,7 @@ impl FleetTx {
     ) -> Result<Option<i64>, ControlStoreError> {
         let sql = "SELECT seen_at FROM nodes
                    WHERE node_id = $1 AND process_id <> $2 AND left_at IS NULL
-                     AND ',' || former_id || ',' LIKE '%,' || $2 || ',%'";
+                     AND ',' || former_ids || ',' LIKE '%,' || $2 || ',%'";
         let read = statement(READ, sql).bind(node.as_str()).bind(process.to_string());
         let seen_at = self.tx.row(read).await?.map(|row| row.get("seen_at")).transpose()?;
         Ok(seen_at.map(|at| self.now.since(Millis(at))))
@@ -115,8 +115,8 @@ impl FleetTx {
                    ON CONFLICT (node_id) DO UPDATE
                        SET process_id = excluded.process_id, address = excluded.address, stores = excluded.stores,
                            seen_at = excluded.seen_at, left_at = NULL,
-                           former_id = CASE WHEN nodes.process_id = excluded.process_id THEN nodes.former_id
-                                            ELSE substr(nodes.process_id || coalesce(',' || nodes.former_id, ''),
+                           former_ids = CASE WHEN nodes.process_id = excluded.process_id THEN nodes.former_ids
+                                            ELSE substr(nodes.process_id || coalesce(',' || nodes.former_ids, ''),
                                                         1, CAST($6 AS INTEGER)) END,
                            -- Who only comes back has been here all the time.
                            joined_at = CASE WHEN nodes.process_id = excluded.process_id AND nodes.left_at IS NULL

@@ -20,13 +20,13 @@ CREATE TABLE stores (
     created_at  BIGINT           NOT NULL
 );
 
--- One row for each name; `process_id` is whoever has it now, `former_id` whoever had it before: it does not get it back
--- while the other lives, or two processes that were given one name would take it from each other for ever. `stores` are
--- names between commas.
+-- One row for each name; `process_id` is whoever has it now, `former_ids` the last sixteen that had it before, between
+-- commas: none of them gets it back while the newest lives, or processes that were given one name would take it from each
+-- other for ever. `stores` are names between commas.
 CREATE TABLE nodes (
     node_id    TEXT COLLATE "C" PRIMARY KEY,
     process_id TEXT             NOT NULL,
-    former_id  TEXT,
+    former_ids TEXT,
     address    TEXT             NOT NULL,
     stores     TEXT             NOT NULL,
     joined_at  BIGINT           NOT NULL,
